@@ -34,7 +34,7 @@ def _store_url(url: str) -> str:
 
 
 def aws_prefix(url: str) -> str | None:
-    """What the names of tables and queues begin with; None: the store is not on AWS."""
+    """Return the prefix of the names of tables and queues; None: the store is not on AWS."""
     if not url.startswith("aws://"):
         return None
     match = _AWS_URL.fullmatch(url)
@@ -63,7 +63,7 @@ Duration = Annotated[str, AfterValidator(_duration)]
 
 
 class Settings(BaseSettings):
-    """Every setting, with its default. docs/reference/settings.md lists them; a test holds the two together."""
+    """Every setting, with its default. docs/reference/settings.md lists them; a test compares the two."""
 
     model_config = SettingsConfigDict(env_prefix="PACELINE_", frozen=True, extra="forbid")
 
@@ -175,7 +175,7 @@ class Settings(BaseSettings):
 
     @property
     def check_places(self) -> int:
-        """How many checks may be out at once, so that their answers keep within ``checks_bytes_max``."""
+        """Return how many checks may be out at once, so that their answers keep within ``checks_bytes_max``."""
         return min(self.checks_in_flight_max, self.checks_bytes_max // ANSWER_BYTES_MAX)
 
     @classmethod
@@ -194,7 +194,7 @@ class Settings(BaseSettings):
 
 
 def load_settings(file: Path | None = None, **flags: Any) -> Settings:
-    """Flags over environment over file. A wrong setting raises WrongSetting with one clear line naming it."""
+    """Return the settings: flags over environment over file. WrongSetting names a wrong one in one clear line."""
     if file is not None and not file.is_file():
         raise WrongSetting(f"--config {file}: there is no such file.")
     path = file or DEFAULT_FILE

@@ -60,7 +60,7 @@ class InvalidInput(PacelineError):
 
     @classmethod
     def of(cls, *problems: FieldProblem) -> InvalidInput:
-        """One error for several wrong fields, each named."""
+        """Return one error for several wrong fields, each named."""
         return cls("; ".join(f"{p.pointer or '/'}: {p.detail}" for p in problems), errors=problems)
 
 
@@ -89,7 +89,7 @@ class OverDailyCredits(PacelineError):
         self.credits_left = credits_left
         self.resets_ms = resets_ms
         self.refusal = refusal
-        """The id under which it is explained later; None: it is not kept."""
+        """Id under which the refusal is explained later; None: it is not kept."""
 
 
 class Forbidden(PacelineError):

@@ -1,4 +1,4 @@
-"""The composition root: settings become a store, a provider, a clock. The one place that knows everyone."""
+"""Composition root: settings become a store, a provider, a clock. The only place that knows all adapters."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # boto3 is an extra
 
 SECRET_BYTES_MIN = 16
 DOWNLOAD_BYTES_MAX = 1 << 34
-"""A file of a million records has about a gigabyte at most."""
+"""Maximum size of a download: a file of a million records has about a gigabyte at most."""
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -60,7 +60,7 @@ class Tls(NamedTuple):
 
 
 class LazyVault:
-    """Fills ``ports.Vault``. A command that seals nothing needs no key, and starts without cryptography."""
+    """A ``ports.Vault`` that reads its key when it is first used: other commands need no key, and start faster."""
 
     def __init__(self, secret_key: Callable[[], bytes]) -> None:
         self._secret_key = secret_key
@@ -78,19 +78,19 @@ class LazyVault:
 
 @dataclass(frozen=True)
 class System:
-    """All that a shell needs."""
+    """Everything that a shell needs."""
 
     settings: Settings
     store: Store
     clock: Clock
     takes_key: bool = True
-    """Whether a store without a check value gets one. False for a function whose role may only read there."""
+    """True if a store without a check value gets one. False for a function whose role may only read there."""
 
     @cached_property
     def secret_key(self) -> bytes:
-        """Read when it is first needed, so that a command that needs none makes no key file beside, say, a backup.
+        """Return the key, read when it is first needed: a command without need for it makes no key file.
 
-        Raises WrongSecretKey if it is not the key that the store was made with.
+        Raise WrongSecretKey if it is not the key that the store was made with.
         """
         key, now_ms = find_secret_key(self.settings), self.clock.now_ms()
         if key is None:
@@ -107,12 +107,12 @@ class System:
 
     @cached_property
     def vault(self) -> Vault:
-        """Opened when something is sealed or unsealed, as the key is."""
+        """Return the vault, which is opened when something is sealed or unsealed."""
         return LazyVault(lambda: self.secret_key)
 
     @cached_property
     def tls(self) -> Tls | None:
-        """None: plain HTTP. Made or read when it is first needed, as the key is."""
+        """Return the files for HTTPS, made or read when they are first needed; None: plain HTTP."""
         return open_tls(self.settings, self.clock)
 
     @property
@@ -142,12 +142,12 @@ class System:
 
     @property
     def run_wait_ms_max(self) -> int:
-        """No retry and no catch-up waits longer."""
+        """Return the longest wait of a retry or a catch-up."""
         return max(duration_ms(self.settings.retry_cap), duration_ms(self.settings.missed_window))
 
     @property
     def call_wait_ms_max(self) -> int:
-        """No retry, no ``Retry-After``, no open breaker and no lease of a call lasts longer."""
+        """Return the longest time of a retry, a ``Retry-After``, an open breaker and a lease of a call."""
         return max(DAY_MS, TIMEOUT_MS_MAX + duration_ms(self.settings.call_lease))
 
     @property
@@ -156,7 +156,7 @@ class System:
 
     @property
     def send_wait_ms_max(self) -> int:
-        """No parked try, no lookup, no pause that RIPE asks for and no webhook lies further ahead."""
+        """Return the longest wait of a parked try, a lookup, a pause that RIPE asks for and a webhook."""
         return max(RETRY_AFTER_MS_MAX, duration_ms(self.settings.atlas_settle))
 
     @property
@@ -175,7 +175,7 @@ class System:
 
 
 def open_system(settings: Settings, *, clock: Clock | None = None) -> System:
-    """Opens the store, bringing the schema of a SQLite file up to date; on AWS, ``paceline aws init`` did that.
+    """Open the store, bringing the schema of a SQLite file up to date; on AWS, ``paceline aws init`` did that.
 
     ``clock``: another than the machine's, for a store in memory.
     """
@@ -188,12 +188,12 @@ def open_system(settings: Settings, *, clock: Clock | None = None) -> System:
 
 
 def has_store(url: str) -> bool:
-    """Return whether a store exists; always True on AWS, where opening makes nothing and the first request tells."""
+    """Return whether a store exists; always True on AWS, where opening makes nothing and the first request shows it."""
     return aws_prefix(url) is not None or is_store(url.removeprefix("sqlite:///"))
 
 
 class AwsParts(NamedTuple):
-    """Full names of tables and queues. ``differences``: what is there and not as it should be, in words."""
+    """Full names of tables and queues. ``differences``: parts that are not as they should be, in words."""
 
     created: tuple[str, ...]
     existing: tuple[str, ...]
@@ -201,7 +201,7 @@ class AwsParts(NamedTuple):
 
 
 def make_aws(prefix: str) -> AwsParts:
-    """Makes the tables and queues that are missing; what is there is looked at and left as it is."""
+    """Make the tables and queues that are missing; existing ones are inspected and left as they are."""
     store = _open_aws(prefix)
     try:
         return AwsParts(*store.create())
@@ -230,41 +230,44 @@ def _open_aws(prefix: str) -> AwsStore:
         missing = error.name or "boto3"
         raise WrongSetting(f"PACELINE_STORE: {missing} is missing. Install Paceline with its extra aws.") from None
     store = AwsStore(prefix, clock=SystemClock())
-    # Loops look by themselves, and where functions run, the entries' stream sets every alarm.
+    # Loops look by themselves, and where functions run, the stream of the entries sets every alarm.
     store.alarms.sends = False
     return store
 
 
 def open_provider(settings: Settings, clock: Clock, *, own: Sequence[tuple[str, int]] = ()) -> Provider:
-    """``own``: where our own API listens; no check may reach it."""
+    """Return the edge for checks. ``own``: the addresses of our own API, which no check may reach."""
     from paceline.adapters.providers.checks import CheckProvider  # noqa: PLC0415  a command that sends nothing starts sooner
 
     return CheckProvider(allow=_allowed(settings), clock=clock, own=own)
 
 
 def open_caller(settings: Settings, clock: Clock, *, own: Sequence[tuple[str, int]] = ()) -> Caller:
-    """``own``: where our own API listens; no call may reach it."""
+    """Return the edge for calls. ``own``: the addresses of our own API, which no call may reach."""
     from paceline.adapters.providers.calls import HttpCaller  # noqa: PLC0415  a command that sends nothing starts sooner
 
     return HttpCaller(allow=_allowed(settings), clock=clock, own=own)
 
 
 def open_messenger(settings: Settings, clock: Clock, *, own: Sequence[tuple[str, int]] = ()) -> Messenger:
-    """``own``: where our own API listens; no message may reach it."""
+    """Return the edge for alerts. ``own``: the addresses of our own API, which no message may reach."""
     from paceline.adapters.providers.messenger import HttpMessenger  # noqa: PLC0415  a command that sends nothing starts sooner
 
     return HttpMessenger(allow=_allowed(settings), clock=clock, own=own)
 
 
 def download_file(settings: Settings, url: str, into: BinaryIO) -> None:
-    """Writes what the URL answers. InvalidInput says why it cannot be had, also if the guard forbids its address."""
+    """Write the answer of the URL into the file.
+
+    InvalidInput says why it cannot be downloaded, also if the guard forbids its address.
+    """
     from paceline.adapters.providers.download import download  # noqa: PLC0415  a command that sends nothing starts sooner
 
     download(url, into, allow=_allowed(settings), bytes_max=DOWNLOAD_BYTES_MAX)
 
 
 def open_record_table(name: str) -> RecordTable:
-    """A DynamoDB table; region, credentials and endpoint are found as boto3 finds them."""
+    """Return a DynamoDB table; region, credentials and endpoint are found as boto3 finds them."""
     try:
         from paceline.adapters.aws.record_table import DynamoRecords  # noqa: PLC0415  an extra, which may be missing
     except ModuleNotFoundError:
@@ -273,14 +276,17 @@ def open_record_table(name: str) -> RecordTable:
 
 
 def open_atlas(settings: Settings, *, own: Sequence[tuple[str, int]] = ()) -> Atlas:
-    """One thread drives it, so each that asks RIPE opens its own. ``own``: where our own API listens."""
+    """Return a RIPE Atlas client.
+
+    One thread drives it, so each thread opens its own. ``own``: addresses of our own API.
+    """
     from paceline.adapters.providers.ripe_atlas import RipeAtlas  # noqa: PLC0415  a command that sends nothing starts sooner
 
     return RipeAtlas(settings.atlas_url, allow=_allowed(settings), own=own)
 
 
 def open_tls(settings: Settings, clock: Clock) -> Tls | None:
-    """The files that the settings name, tried; or certificates of our own, made or renewed beside the SQLite file."""
+    """Return the files that the settings name, tested; or own certificates, made or renewed beside the SQLite file."""
     cert, key = settings.tls_cert, settings.tls_key
     if settings.tls_self_signed:
         if cert or key:
@@ -315,7 +321,7 @@ def _self_signed(settings: Settings, clock: Clock) -> Tls:
 
 @cache
 def _passing_folder() -> Path:
-    """Return a folder of this process, for a store that is no file."""
+    """Return a temporary folder of this process, for a store that is no file."""
     return Path(tempfile.mkdtemp(prefix="paceline-"))
 
 
@@ -333,7 +339,7 @@ def sqlite_path(settings: Settings) -> str:
 
 
 def find_secret_key(settings: Settings) -> bytes | None:
-    """The key that is set, or the one in the file beside the SQLite file. None: there is no such file yet."""
+    """Return the key that is set, or the one in the file beside the SQLite file; None: there is no such file yet."""
     if settings.secret_key is not None:
         text = settings.secret_key.get_secret_value()
         if len(text) < SECRET_BYTES_MIN:
@@ -355,7 +361,7 @@ def key_path(settings: Settings) -> Path:
 
 
 def has_key(settings: Settings) -> bool:
-    """Whether a key is set or lies beside the store."""
+    """Return whether a key is set or is in a file beside the store."""
     if settings.secret_key is not None:
         return True
     return aws_prefix(settings.store) is None and key_path(settings).exists()
@@ -373,12 +379,12 @@ def secret_problem(system: System) -> str | None:
 
 
 def keep_check_value(system: System) -> None:
-    """Keeps the check value of the secret key in a store that has none yet. Raises WrongSecretKey for another key."""
+    """Keep the check value of the secret key in a store that has none yet. Raise WrongSecretKey for another key."""
     check_secret(system.store, _open_vault(system.secret_key), now_ms=system.clock.now_ms())
 
 
 def adopt_key(system: System) -> bool:
-    """Make the key that is set or lies beside the store the store's own. False: it is already."""
+    """Make the key that is set, or that is beside the store, the store's own. False: it is already."""
     key = find_secret_key(system.settings)
     if key is None:
         _make_key_file(key_path(system.settings))
@@ -406,7 +412,7 @@ def _read_key_file(path: Path) -> bytes:
 
 
 def _make_key_file(path: Path) -> None:
-    """Written whole beside its place, then linked: of two first starts at once, both use the one that came first."""
+    """Make the key file: written whole beside its place, then linked, so that two first starts use the same key."""
     draft = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:

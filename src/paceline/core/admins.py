@@ -1,4 +1,4 @@
-"""The last admin stays one: at least one user must be able to give rights."""
+"""Rule that the last admin stays one: at least one user must be able to give rights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ class Standing(NamedTuple):
 
 
 def gives_up_admin(before: Standing, after: Standing | None) -> bool:
-    """Return whether a change takes an admin away, who must not be the last. None: the user is removed."""
+    """Return whether a change takes an active admin away, who must not be the last.
+
+    ``after`` None: the user is removed.
+    """
     return before.is_active_admin and not (after is not None and after.is_active_admin)
 
 

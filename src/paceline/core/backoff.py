@@ -1,11 +1,11 @@
-"""Exponential back-off: how long to wait after the nth failure in a row."""
+"""Exponential back-off: the pause after the nth failure in a row."""
 
 from __future__ import annotations
 
 from typing import Literal, assert_never
 
 Jitter = Literal["full", "half", "none"]
-"""How a pause is spread below its ceiling, so that callers refused together do not come back together.
+"""Spread of a pause below its ceiling, so that callers refused together do not come back together.
 
 ``full``: anywhere from zero. ``half``: from half of the ceiling. ``none``: the ceiling itself.
 """
@@ -13,7 +13,7 @@ _DOUBLINGS_MAX = 40
 
 
 def pause_ms(failures: int, *, base_ms: int, cap_ms: int, jitter: Jitter, chance: float = 0.0) -> int:
-    """Returns the pause after this many failures: the base, doubled with each of them up to the cap, with jitter.
+    """Return the pause after this many failures: the base, doubled with each failure up to the cap, with jitter.
 
     ``chance`` lies in [0, 1).
     """

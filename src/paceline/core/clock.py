@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 STEP_BACK_MS = 1_000
-"""Smaller corrections are no step: they happen all the time, and nothing waits noticeably longer for them."""
+"""Largest correction that is no step back: small ones happen all the time, and nothing waits much longer for them."""
 
 
 def set_back_ms(now_ms: int, *, latest_ms: int | None, apart_ms: int = 0) -> int:

@@ -1,4 +1,4 @@
-"""Daemons and their heartbeats, from which follows which of them still run."""
+"""Daemons and their heartbeats, which show which of them still run."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import msgspec
 
 BEATS_MISSED_MAX = 3
 GRACE_MS = 5_000
-"""A busy machine may be later by this much."""
+"""Extra time for a heartbeat on a busy machine."""
 
 DaemonKind = Literal["up", "worker"]
 
 
 class Daemon(msgspec.Struct, frozen=True):
-    """A process with loops. ``url``: where its API is; a worker has none. ``every_ms``: how often it writes its row."""
+    """A process with loops.
+
+    ``url``: the address of its API; a worker has none. ``every_ms``: how often it writes its row.
+    """
 
     id: str
     kind: DaemonKind
@@ -32,7 +35,7 @@ def is_gone(daemon: Daemon, *, now_ms: int) -> bool:
 
 
 class Leases(NamedTuple):
-    """How many runs of monitors are leased, and when the last of these leases ends."""
+    """Number of leased runs of monitors, and when the last of these leases ends."""
 
     runs: int
     until_ms: int | None

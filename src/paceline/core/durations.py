@@ -12,13 +12,13 @@ _DURATION = re.compile(r"(\d{1,12})(ms|s|m|h|d)")
 
 @lru_cache(maxsize=4_096)
 def parse_duration_ms(text: str) -> int | None:
-    """Milliseconds, or None if it is not a duration."""
+    """Return the milliseconds; None if the text is not a duration."""
     match = _DURATION.fullmatch(text)
     return int(match[1]) * MS_PER_UNIT[match[2]] if match and match[1].isascii() else None
 
 
 def format_duration(ms: int) -> str:
-    """The shortest exact spelling."""
+    """Return the shortest exact spelling."""
     for unit in ("d", "h", "m", "s"):
         if ms and ms % MS_PER_UNIT[unit] == 0:
             return f"{ms // MS_PER_UNIT[unit]}{unit}"

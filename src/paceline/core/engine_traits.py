@@ -1,4 +1,4 @@
-"""What a process must know of the store's engine to use it well: how often to ask, and what may be late."""
+"""Traits of the store's engine that its users depend on: how often to ask, and what may be late."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 
 class EngineTraits(NamedTuple):
-    """The defaults are those of a store on this machine."""
+    """Traits of an engine. The defaults are those of a store on this machine."""
 
     remote: bool = False
-    """Whether the store is asked over a network, and a single request may hang for seconds while others do not."""
+    """True if the store is asked over a network, where one request may hang for seconds while others do not."""
     look_ms_min: int = 0
-    """How often at most a loop asks whether others have written: a request may be paid for."""
+    """Shortest time between two looks of a loop at whether others have written: a request may cost money."""
     rest_ms: int = 0
-    """How long a loop relies on the store's version alone, and does not look itself, while it stays the same."""
+    """Time for which a loop relies on the store's version alone while it stays the same, without looking itself."""
     keep_ms: int = 1_000
-    """How old the figures that are read from the store may be."""
+    """Maximum age of figures that are read from the store."""
     beat_ms: int = 5_000
-    """How often a daemon writes its row."""
+    """Interval at which a daemon writes its row."""
     apart_ms: int = 0
-    """By how much a time in the store may seem to lie ahead: clocks of hosts differ, and answers take time."""
+    """Time by which a stored time may seem to lie ahead: clocks of hosts differ, and answers take time."""

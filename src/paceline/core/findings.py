@@ -1,4 +1,4 @@
-"""What ``paceline check`` finds in a store of either engine: words, and rules where both have the same facts."""
+"""Findings of ``paceline check`` in a store of either engine: their texts, and the rules that both engines share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 SHOWN_MAX = 5
-"""How many examples of each finding are shown."""
+"""Maximum number of examples that are shown of each finding."""
 
 NO_ENTRY = "promise 10: a monitor has no entry and no recorded change (generation {})"
 NO_MONITOR = "promise 3: an entry has no monitor and no recorded change (generation {})"
@@ -23,7 +23,7 @@ MONITORS_MISCOUNTED = "a user's number of monitors is wrong (user {})"
 
 
 class Finding(NamedTuple):
-    """Something that is wrong: a sentence with a place for what it is about."""
+    """A problem in a store: a sentence with a placeholder for its subject."""
 
     text: str
     subject: str
@@ -33,7 +33,7 @@ class Finding(NamedTuple):
 
 
 def examples(findings: Iterable[Finding]) -> list[str]:
-    """Returns the first SHOWN_MAX findings of each text as sentences."""
+    """Return the first SHOWN_MAX findings of each text as sentences."""
     counts: Counter[str] = Counter()
     shown = []
     for finding in findings:
@@ -44,9 +44,9 @@ def examples(findings: Iterable[Finding]) -> list[str]:
 
 
 def entry_finding(*, monitor: bool, entry: bool, change: bool) -> str | None:
-    """Return what is wrong with a generation of which these are stored; None if nothing is.
+    """Return what is wrong with a generation that has these in the store; None if nothing is.
 
-    A recorded change makes up for a missing entry or a left one: reacting to it makes or removes the entry.
+    A recorded change makes up for a missing or a leftover entry: reacting to it makes or removes the entry.
     """
     if change or monitor == entry:
         return None

@@ -1,4 +1,4 @@
-"""Names are computed, not drawn: the same thing has the same name however often it is made."""
+"""Names, which are computed and not drawn: the same thing gets the same name however often it is made."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CALL_RUN = re.compile(r"([^/#@]+)/([^/#@]+)@(\d{4}-\d{2}-\d{2}(?:~[1-9]\d?)?)")
 
 
 class RunName(NamedTuple):
-    """A run's id, taken apart."""
+    """Parts of a run's id."""
 
     owner: str
     monitor: str
@@ -30,7 +30,7 @@ class RunName(NamedTuple):
 
 
 class CallRunName(NamedTuple):
-    """The id of a batch's run, taken apart. ``date`` is "2026-11-15", or "2026-11-15~1" of its first rerun."""
+    """Parts of the id of a batch's run. ``date`` is "2026-11-15", or "2026-11-15~1" for its first rerun."""
 
     batch: str
     record: str
@@ -38,7 +38,7 @@ class CallRunName(NamedTuple):
 
 
 def id_problem(value: str, pointer: str) -> FieldProblem | None:
-    """Why this cannot be an id, or None."""
+    """Return why this cannot be an id, or None."""
     if _ID.fullmatch(value):
         return None
     return FieldProblem(pointer, f"use {ID_RULE}")
@@ -46,7 +46,7 @@ def id_problem(value: str, pointer: str) -> FieldProblem | None:
 
 @lru_cache(maxsize=16_384)
 def entry_key(owner: str, monitor: str) -> str:
-    """The global name of an entry. Parts are escaped, so (1, 2-3), (1-2, 3) and even (1/2, 3) never collide."""
+    """Return the global name of an entry. Parts are escaped, so (1, 2-3), (1-2, 3) and even (1/2, 3) never collide."""
     return f"{quote(owner, safe='')}/{quote(monitor, safe='')}"
 
 
@@ -55,7 +55,7 @@ def run_id(owner: str, monitor: str, *, generation: int, counter: int) -> str:
 
 
 def parse_run_id(text: str) -> RunName | None:
-    """The inverse of run_id; None for what run_id never makes."""
+    """Return the parts of a run's id; None for a text that ``run_id`` never makes."""
     match = _RUN.fullmatch(text) if text.isascii() else None
     if match is None:
         return None
@@ -65,15 +65,15 @@ def parse_run_id(text: str) -> RunName | None:
 
 
 def call_run_id(batch: str, record: str, date: str) -> str:
-    """The id of a batch's run: one record, one day. Parts are escaped as in ``entry_key``."""
+    """Return the id of a batch's run: one record, one day. Parts are escaped as in ``entry_key``."""
     text = f"{batch}/{record}@{date}"
-    if _PLAIN_CALL_RUN.fullmatch(text):  # nearly always, so one look for all parts
+    if _PLAIN_CALL_RUN.fullmatch(text):  # nearly always true, so one match serves all parts
         return text
     return f"{_escaped(batch)}/{_escaped(record)}@{date}"
 
 
 def parse_call_run_id(text: str) -> CallRunName | None:
-    """The inverse of call_run_id; None for what call_run_id never makes."""
+    """Return the parts of the id of a batch's run; None for a text that ``call_run_id`` never makes."""
     match = _CALL_RUN.fullmatch(text) if text.isascii() else None
     if match is None:
         return None
@@ -86,5 +86,5 @@ def _escaped(part: str) -> str:
 
 
 def stable_fraction(name: str) -> float:
-    """A number in [0, 1) that depends on the name alone: tomorrow's jitter is today's."""
+    """Return a number in [0, 1) that depends on the name alone: tomorrow's jitter is today's."""
     return int.from_bytes(blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()) / 2**64

@@ -1,4 +1,4 @@
-"""Instants are whole milliseconds since 1970 UTC; text and zones exist only at the edge."""
+"""Instants: whole milliseconds since 1970 UTC; text and zones exist only at the edge."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def to_ms(moment: datetime) -> int:
-    """Whole milliseconds; the moment must be aware."""
+    """Return whole milliseconds; the moment must be aware."""
     return (moment - EPOCH) // timedelta(milliseconds=1)
 
 
@@ -20,12 +20,15 @@ def to_datetime(ms: int) -> datetime:
 
 
 def to_text(ms: int) -> str:
-    """ISO 8601 in UTC with Z, to the millisecond."""
+    """Return the instant in ISO 8601 in UTC with Z, to the millisecond."""
     return f"{_second_text(ms // 1000)}.{ms % 1000:03d}Z"
 
 
 def parse_instant_ms(text: str) -> int | None:
-    """The inverse of ``to_text``, to whole seconds or milliseconds; None for what is no instant in UTC with Z."""
+    """Return the milliseconds of a text as ``to_text`` writes it; None if it is no instant in UTC with Z.
+
+    Seconds and fractions of seconds may be left out.
+    """
     if not _INSTANT.fullmatch(text):
         return None
     try:
@@ -40,5 +43,5 @@ def to_text_or_none(ms: int | None) -> str | None:
 
 @lru_cache(maxsize=4_096)
 def _second_text(second: int) -> str:
-    """Memoised: what is shown together most often happened together."""
+    """Return the text of a whole second. Memoised: instants that are shown together are often of the same second."""
     return to_datetime(second * 1000).strftime("%Y-%m-%dT%H:%M:%S")

@@ -1,4 +1,4 @@
-"""Whether work that was claimed may still start: it must be over before its lease is, or another may do it as well."""
+"""Rule for starting claimed work: it must end before its lease does, or somebody else may do it as well."""
 
 from __future__ import annotations
 
@@ -8,35 +8,36 @@ from typing import NamedTuple, TypeVar
 T = TypeVar("T")
 
 POST_MS_MAX = 30_000
-"""The one POST of a send to RIPE ends after this time at the latest."""
+"""Time limit of the one POST of a send to RIPE."""
 SEND_MS_MAX = 50_000
-"""A send at its longest, from the start of its POST: until its answer is written, on clocks that differ a little."""
+"""Longest time of a send from the start of its POST until its answer is written, with clocks that differ a little."""
 SEND_LEASE_MS = 60_000
-"""So long after its intent was written, a send without an answer is given up: its sender died."""
+"""Time after its intent was written at which a send without an answer is given up: its sender died."""
 
 
 class Leased(NamedTuple):
-    """How long work is ours, and how long it may take at most."""
+    """End of a lease, and the longest time that the work can take."""
 
     until_ms: int
     takes_ms: int
 
 
 def fits_lease(lease: Leased, *, now_ms: int) -> bool:
-    """Whether work that starts now ends before its lease does, however long it takes."""
+    """Return whether work that starts now ends before its lease does, even if it takes its longest time."""
     return now_ms + lease.takes_ms <= lease.until_ms
 
 
 def write_time_ms(asked_ms: int, now_ms: int | None) -> int:
-    """When a lease begins: when it is written, which may be long after it was asked for. None: nobody knows better.
+    """Return when a lease begins: when it is written, which may be long after it was asked for.
 
-    Never before it was asked for: a clock that was set back in between would make the lease shorter than it is meant.
+    ``now_ms`` None: the time of asking is the best that is known. A lease never begins before it was asked for: a clock
+    that was set back in between would make it shorter than it is meant to be.
     """
     return asked_ms if now_ms is None else max(asked_ms, now_ms)
 
 
 def sort_out(items: Iterable[T], lease_of: Callable[[T], Leased], *, now_ms: int) -> tuple[list[T], list[T]]:
-    """What may start now, and what is to be given back, because it could outlive its lease."""
+    """Divide the items into those that may start now, and those to give back because they could outlive their lease."""
     start: list[T] = []
     give_back: list[T] = []
     for item in items:
@@ -45,17 +46,19 @@ def sort_out(items: Iterable[T], lease_of: Callable[[T], Leased], *, now_ms: int
 
 
 def check_lease(until_ms: int, *, timeout_ms: int, lease_ms: int) -> Leased:
-    """Of a check. Where the operator's lease is shorter than twice the check's time-out, half of it must be left.
+    """Return the lease of a check.
 
-    Such a lease cannot hold a check that uses all of its time; but one that answers soon is still made once.
+    If the operator's lease is shorter than twice the check's time-out, half of the lease must be left. Such a lease
+    cannot hold a check that uses all of its time; but a check that answers soon is still made once.
     """
     return Leased(until_ms, min(timeout_ms, lease_ms // 2))
 
 
 def may_send(intent_ms: int, *, now_ms: int) -> bool:
-    """Whether a send to RIPE may still start its POST: it must have its answer before anybody may give it up.
+    """Return whether a send to RIPE may still start its POST: it must have its answer before anybody may give it up.
 
-    A clock that shows a time well before the intent was set back: the age of the intent is unknown, so it may not.
+    If the clock shows a time well before the intent, it was set back: the age of the intent is unknown, so the send may
+    not start.
     """
     late_ms_max = SEND_LEASE_MS - SEND_MS_MAX
     lease = Leased(intent_ms + SEND_LEASE_MS, SEND_MS_MAX)
@@ -63,10 +66,10 @@ def may_send(intent_ms: int, *, now_ms: int) -> bool:
 
 
 def given_up_before_ms(now_ms: int) -> int:
-    """Sends whose intent was written before are given up, if they have no answer yet.
+    """Return the time before which a send's intent must have been written for the send to be given up.
 
-    This is not the end of an ordinary lease, after which anybody may do the work again. RIPE runs and charges whatever
-    it is sent twice, and nobody knows whether this POST arrived. So what is given up is unknown: it is looked up at
-    RIPE, and is sent again only once RIPE was seen not to have it.
+    This is not the end of an ordinary lease, after which anybody may do the work again. RIPE runs and charges
+    everything that it is sent twice, and nobody knows whether this POST arrived. So a send that is given up is unknown:
+    it is looked up at RIPE, and sent again only once RIPE has shown that it does not have it.
     """
     return now_ms - SEND_LEASE_MS

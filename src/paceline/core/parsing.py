@@ -1,4 +1,4 @@
-"""Decodes JSON to values. Errors name the field and say what to do."""
+"""Decoding of JSON to values. Errors name the field and say what to do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PATH = re.compile(r"(.*?)(?: - at `\$(.*)`)?", re.DOTALL)
 
 
 def decode(decoder: msgspec.json.Decoder[T], body: bytes, pointer: str = "") -> T:
-    """Decodes JSON to a value. InvalidInput names a wrong field, and also a field that is given twice."""
+    """Decode JSON to a value. InvalidInput names a wrong field, or a field that is given twice."""
     value = decode_part(decoder, body, pointer)
     if repeated := repeated_name(body):
         raise InvalidInput.of(FieldProblem(pointer + repeated, "this field is given twice; keep one of them"))
@@ -31,7 +31,7 @@ def decode(decoder: msgspec.json.Decoder[T], body: bytes, pointer: str = "") -> 
 
 
 def decode_part(decoder: msgspec.json.Decoder[T], body: bytes, pointer: str = "") -> T:
-    """Like ``decode``, for a part of a body that was searched for repeated names as a whole."""
+    """Decode like ``decode``, for a part of a body that was searched for repeated names as a whole."""
     try:
         return decoder.decode(body)
     except msgspec.ValidationError as error:
@@ -55,21 +55,21 @@ def field_problem(error: msgspec.ValidationError, pointer: str = "") -> FieldPro
 
 
 def repeated_name(body: bytes) -> str | None:
-    """The JSON pointer of the first name that an object of this valid JSON has twice; None if there is none."""
+    """Return the JSON pointer of the first name that an object of this valid JSON has twice; None if there is none."""
     if _each_name_once(body):
         return None
-    text = bytes(body).decode("utf-8", "replace")  # of a part of a body, its decoder judges what is broken
+    text = bytes(body).decode("utf-8", "replace")  # for a part of a body, its decoder judges broken bytes
     try:
         _LOOK.decode(text)
     except _Repeated:
         return _find_repeated_of(text)
-    except RecursionError:  # from Python 3.14 on each decoder has a limit of its own: what is left of the stack
+    except RecursionError:  # from Python 3.14 on each decoder has a limit of its own: the rest of the stack
         raise MalformedBody(TOO_DEEP) from None
     return None
 
 
 def line_problem(text: str, pointer: str, *, chars_max: int) -> FieldProblem | None:
-    """The problem if the text is not a single line that lists and logs can show; else None."""
+    """Return the problem if the text is not a single line that lists and logs can show; else None."""
     if any(unicodedata.category(char) in _BREAKING for char in text):
         return FieldProblem(pointer, "control characters and line breaks are not allowed")
     return text_problem(text, pointer, chars_max=chars_max)
@@ -84,7 +84,7 @@ def text_problem(text: str, pointer: str, *, chars_max: int = TEXT_CHARS_MAX) ->
 
 
 def document_problem(document: dict[str, Any]) -> str | None:
-    """Why a checker's own document cannot be stored, or None. Goes level by level: recursion could overflow."""
+    """Return why a checker's own document cannot be stored, or None. Goes level by level: recursion could overflow."""
     level: list[Any] = [document]
     for _ in range(LEVELS_MAX):
         below: list[Any] = []
@@ -116,7 +116,7 @@ def _to_pointer(path: str) -> str:
 
 
 def _each_name_once(body: bytes) -> bool:
-    """Fast path of ``repeated_name``: True only if no name is given twice, False if that has to be looked at closely.
+    """Fast path of ``repeated_name``: return True only if no name is given twice, False if a closer look is needed.
 
     Every member has a colon, and of members with the same name one is left. So if as many members are left as the text
     has colons, none was given twice; colons inside strings only make the two numbers differ.
@@ -140,11 +140,11 @@ def _each_name_once(body: bytes) -> bool:
 
 
 class _Repeated(Exception):
-    """An object has a name twice."""
+    """Raised when an object has a name twice."""
 
 
 class _Members(list[tuple[str, Any]]):
-    """An object's members, each as often as it is given."""
+    """Members of an object, with every repetition."""
 
 
 def _look(members: list[tuple[str, Any]]) -> None:
@@ -174,11 +174,11 @@ def _find_repeated(value: Any, pointer: str = "") -> str | None:
     return next((one for one in found if one is not None), None)
 
 
-# Numbers are not needed, and a long one would be refused: their texts will do.
+# Numbers are not needed, and a long one would be refused, so they stay texts.
 _LOOK = json.JSONDecoder(object_pairs_hook=_look, parse_int=str, parse_float=str)
 _TREE = json.JSONDecoder(object_pairs_hook=_Members, parse_int=str, parse_float=str)
 
 
 def escape_pointer(name: str) -> str:
-    """One part of a JSON pointer (RFC 6901)."""
+    """Return a name as one part of a JSON pointer (RFC 6901)."""
     return name.replace("~", "~0").replace("/", "~1")

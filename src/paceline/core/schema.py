@@ -13,12 +13,12 @@ DURATION_PATTERN = "^[0-9]{1,12}(ms|s|m|h|d)$"
 
 
 def shown(description: str | None = None, **keywords: Any) -> Meta:
-    """An annotation with keywords of JSON Schema, which msgspec writes into the schema and does not check."""
+    """Return an annotation with keywords of JSON Schema, which msgspec writes into the schema and does not check."""
     return Meta(description=description, extra_json_schema=keywords or None)
 
 
 def sentence(rule: str) -> str:
-    """A rule of core as a sentence."""
+    """Return a rule of core as a sentence."""
     return f"{rule[0].upper()}{rule[1:]}."
 
 

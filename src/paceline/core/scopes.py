@@ -14,7 +14,7 @@ SCOPE_PATTERN = r"(read|checker|worker:[A-Za-z0-9][A-Za-z0-9._:@+=~-]{0,127})"
 
 
 def scope_problem(scope: str, pointer: str) -> FieldProblem | None:
-    """Why this cannot be a scope, or None. The empty one is that of a token that may do all that its user may."""
+    """Return why this cannot be a scope, or None. An empty scope lets a token do all that its user may."""
     if scope in ("", "read", "checker"):
         return None
     if scope.startswith(WORKER) and id_problem(scope.removeprefix(WORKER), pointer) is None:
@@ -23,7 +23,7 @@ def scope_problem(scope: str, pointer: str) -> FieldProblem | None:
 
 
 def scope_kind(scope: str) -> ScopeKind | None:
-    """None: the token has no scope."""
+    """Return the kind of the scope; None: the token has no scope."""
     match scope:
         case "":
             return None
@@ -36,5 +36,5 @@ def scope_kind(scope: str) -> ScopeKind | None:
 
 
 def worker_provider(scope: str) -> str | None:
-    """The provider whose runs a worker's token is for; None: it is not a worker's."""
+    """Return the provider whose runs a worker's token is for; None: it is not a worker's."""
     return scope.removeprefix(WORKER) if scope.startswith(WORKER) else None

@@ -1,4 +1,4 @@
-"""Max-min fair shares: how places, a claim's budget or turns are divided among those who want them."""
+"""Max-min fair shares: how places, a claim's budget or turns are divided among claimants."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import NamedTuple
 
 
 class Claimant(NamedTuple):
-    """One who wants places: a user, a provider, a target."""
+    """A user, provider or target that wants places."""
 
     wanted: int
-    """How many more places it could use."""
+    """Number of further places it could use."""
     held: int = 0
-    """How many places it has already."""
+    """Number of places it has already."""
 
 
 def fair_shares(room: int, claimants: Sequence[Claimant], *, ceiling: int | None = None) -> list[int]:
-    """Grants for each claimant, in the order given.
+    """Return the grants of the claimants, in the order given.
 
     The smallest total (held and granted) is raised first, so nobody gets a place while another who wants one has less.
-    What one claimant leaves, the others use. Nobody's total passes ``ceiling``. Where not all equals can have the last
-    places, those who stand first get them: callers put the claimant first that has waited longest for a turn.
+    Places that one claimant does not use go to the others. No total exceeds ``ceiling``. If not all equals can have the
+    last places, the first ones get them: callers put the claimant first that has waited longest for a turn.
     """
     wishes = [_wish(claimant, ceiling) for claimant in claimants]
     level = _level(room, claimants, wishes)
@@ -41,7 +41,7 @@ def _wish(claimant: Claimant, ceiling: int | None) -> int:
 
 
 def _level(room: int, claimants: Sequence[Claimant], wishes: Sequence[int]) -> int:
-    """The highest total to which everybody who wants it can be raised within the room."""
+    """Return the highest total to which everybody who wants it can be raised within the room."""
     below, above = (
         0,
         1 + max((claimant.held + wish for claimant, wish in zip(claimants, wishes, strict=True)), default=0),

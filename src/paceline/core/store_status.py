@@ -16,21 +16,24 @@ class StoreStatus(msgspec.Struct, frozen=True):
     runs_out: int
     next_due_ms: int | None
     oldest_waiting_due_ms: int | None
-    """Since when the oldest waiting run of a monitor waits, by ``core.monitors.wait_reasons``; None: none waits."""
+    """Start of the longest wait of a monitor's run, by ``core.monitors.wait_reasons``; None: none waits."""
     file_bytes: int
     providers: int = 0
     batches: int = 0
     calls_waiting: int = 0
-    """Runs of batches that have not ended, those that are out among them. At least so many: a store on DynamoDB counts
-    a hundred thousand at most, in a hundred queues, so that a status costs a bounded number of requests."""
+    """Number of batches' runs that have not ended, including those that are out; at least this many.
+
+    A store on DynamoDB counts at most a hundred thousand, in a hundred queues, so that a status costs a bounded number
+    of requests.
+    """
     calls_aside: int = 0
     dead_letters: int = 0
     oldest_call_due_ms: int | None = None
     check_start_ms: int | None = None
-    """Since when the first waiting check could have started; it may lie ahead. None: no check waits."""
+    """Time since which the first waiting check could have started; it may lie ahead. None: no check waits."""
     outgoing_start_ms: int | None = None
-    """The same of runs for users' own checkers."""
+    """Like ``check_start_ms``, for runs of users' own checkers."""
     call_start_ms: int | None = None
-    """The same of batches' runs: their provider's order, rate, pauses and breaker would let the first one start."""
+    """Like ``check_start_ms``, for batches' runs, by their provider's order, rate, pauses and breaker."""
     worker_start_ms: int | None = None
-    """The same of batches' runs for users' own workers."""
+    """Like ``check_start_ms``, for batches' runs of users' own workers."""

@@ -1,6 +1,6 @@
-"""What a user may ask us to reach: URLs, hosts and headers, judged by their spelling.
+"""URLs, hosts and headers that a user may ask for, judged by their spelling.
 
-Where a name leads is judged on the socket that is really opened; this is only what can be refused when it is saved.
+Where a name leads is judged on the socket that is really opened; this only refuses what is wrong when it is saved.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_.])?")
 
 
 def url_problem(url: str) -> str | None:
-    """Why this URL cannot be saved, or None."""
+    """Return why this URL cannot be saved, or None."""
     if len(url) > URL_CHARS_MAX:
         return f"at most {URL_CHARS_MAX} characters"
     if not _PRINTABLE.fullmatch(url):
@@ -42,7 +42,7 @@ def url_problem(url: str) -> str | None:
 
 
 def host_problem(host: str) -> str | None:
-    """Why this cannot be a host name or an address, or None."""
+    """Return why this cannot be a host name or an address, or None."""
     if not host or len(host) > HOST_CHARS_MAX:
         return f"a host name or address of 1 to {HOST_CHARS_MAX} characters"
     if ":" in host or "[" in host or "]" in host:
@@ -63,7 +63,7 @@ def _is_ipv6(host: str) -> bool:
 
 
 def header_problem(name: str, value: str) -> str | None:
-    """Why this request header cannot be saved, or None."""
+    """Return why this request header cannot be saved, or None."""
     if not _TOKEN.fullmatch(name):
         return "not a header name"
     if name.lower() in RESERVED_HEADERS:

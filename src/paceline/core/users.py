@@ -21,18 +21,18 @@ class User(msgspec.Struct, frozen=True):
     disabled: bool
     created_ms: int
     monitors: int = 0
-    """How many monitors the user has; kept by the store."""
+    """Number of the user's monitors; kept by the store."""
 
 
 class TokenUser(User, frozen=True):
-    """The user of a token that was checked, and what the token may do (``core.scopes``)."""
+    """User of a token that was checked, with the token's scope (``core.scopes``)."""
 
     scope: str = ""
     expires_ms: int | None = None
 
 
 class UserEdit(msgspec.Struct, frozen=True):
-    """None leaves a field as it is."""
+    """Edit of a user. None leaves a field as it is."""
 
     role: Role | None = None
     daily_credits: int | None = None
@@ -48,7 +48,7 @@ class Token(msgspec.Struct, frozen=True):
     digest: bytes
     created_ms: int
     scope: str = ""
-    """What it may do, by ``core.scopes``; empty: all that its user may."""
+    """Scope of the token, by ``core.scopes``; empty: it may do all that its user may."""
     expires_ms: int | None = None
 
     def has_expired(self, now_ms: int) -> bool:

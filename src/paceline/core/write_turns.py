@@ -9,11 +9,12 @@ from paceline.core.shares import Claimant, fair_shares
 
 
 def take_turns(waiting: Sequence[Sequence[int]], *, room: int) -> list[int]:
-    """How many of each user's writes are taken, in the order in which the users were given.
+    """Return how many of each user's writes are taken, in the order in which the users were given.
 
     ``waiting`` has the weights of each user's writes, oldest first, and the user who has waited longest for a turn
     comes first. The room is shared max-min fair: a user with one write is never behind another's thousand. Writes are
-    not cut, so the last one taken of a user may pass its share; nobody with a share is left out because of its weight.
+    not cut, so the last one taken of a user may exceed its share; nobody with a share is left out because of its
+    weight.
     """
     # No more than the room can be taken, so no more is looked at.
     near = [list(islice(weights, room)) for weights in waiting]

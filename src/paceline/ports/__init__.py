@@ -1,8 +1,9 @@
 """The contract between the steps and the world: Store, Provider, Clock, in the words of core.
 
 Each Store method is one atomic act: it happens whole or not at all, also under ``kill -9``. Methods take and return
-batches. A write states what it believes and may lose; losing is a value (``False``, a disposition), never an error.
-No method reads a clock: ``now_ms`` comes in. A store that cannot be reached or written raises StoreUnavailable.
+batches. A write states the values that it expects and may lose; losing is a value (``False``, a disposition), never an
+error. No method reads a clock: ``now_ms`` comes in. A store that cannot be reached or written raises StoreUnavailable.
+
 tests/contract/ is this contract as tests; every store passes it.
 """
 
@@ -39,11 +40,11 @@ __all__ = [
 
 
 class Store(MonitorStore, BatchStore, JobStore, ItemStore, AlertStore, HistoryStore, Protocol):
-    """One SQLite file, or DynamoDB and SQS."""
+    """A store: one SQLite file, or DynamoDB and SQS."""
 
     @property
     def traits(self) -> EngineTraits:
-        """Return what loops and shells must know of the engine."""
+        """Return the engine's traits, which loops and shells depend on."""
 
     def begin_loops(self) -> None:
-        """Tell the store that this process looks for work again and again: it may cache where its indexes begin."""
+        """Tell the store that this process looks for work repeatedly: it may cache where its indexes begin."""

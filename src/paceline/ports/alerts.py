@@ -1,8 +1,8 @@
 """Alerts and their deliveries: an outbox that is found by time, and a list for each user.
 
 Alerts come into the store in two ways: ``add_alerts``, and inside the transaction that writes the fact they tell of
-(``adapters.sqlite.alerts.add`` and ``adapters.aws.alerts.adding`` are for that). What is done with a record is decided
-by ``core.alerts``; a store keeps it and finds it by ``core.alerts.record.place_of``.
+(``adapters.sqlite.alerts.add`` and ``adapters.aws.alerts.adding`` are for that). ``core.alerts`` decides what is done
+with a record; a store keeps it and finds it by ``core.alerts.record.place_of``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from paceline.core.alerts.record import AlertCounts, AlertRecord
 
 
 class ListPlace(NamedTuple):
-    """Where a page of a user's alerts begins: behind the alert of that time and id."""
+    """Place where a page of a user's alerts begins: after the alert of that time and id."""
 
     at_ms: int
     id: str
@@ -28,10 +28,13 @@ class AlertStore(Protocol):
         """Store new alerts. False: there is one of that id, which stays as it is."""
 
     def due_alerts(self, *, now_ms: int, limit: int) -> list[AlertRecord]:
-        """Return open alerts that are due at or before now, the longest due first. ``write_alerts`` is the judge."""
+        """Return open alerts that are due at or before now, the longest due first.
+
+        ``write_alerts`` decides who wins.
+        """
 
     def open_alerts_after(self, at_ms: int, *, limit: int) -> list[AlertRecord]:
-        """Return open alerts that are due after that time: for a clock that was set back."""
+        """Return open alerts that are due after that time, for a clock that was set back."""
 
     def write_alerts(self, records: Sequence[AlertRecord]) -> list[bool]:
         """Replace each record whose version is still the stored one. The stored version is then one higher."""

@@ -1,4 +1,4 @@
-"""What is kept of the past, for those who judge it."""
+"""Reads of the stored history, for its judgement."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from paceline.core.verify.facts import Fact
 
 
 class HistoryStore(Protocol):
-    """Reads of the whole ledger, row by row, as it is stored: no rule of a writer is applied to what is found.
+    """Reads of the whole ledger, row by row, as it is stored: no writer's rule is applied.
 
     The facts of one group come one after the other. Memory does not grow with the number of runs. SQLite reads one
     consistent view; DynamoDB is read while others write, so the newest facts may not fit together.
     """
 
     def monitor_facts(self) -> Iterator[Fact]:
-        """Yields for each generation its MonitorFact, then its EntryFacts, then its RunFacts in order of counter."""
+        """Yield for each generation its MonitorFact, then its EntryFacts, then its RunFacts in order of counter."""
 
     def call_facts(self) -> Iterator[Fact]:
-        """Yields all DayFacts; then for each provider its ProviderFact and its CallFacts in order of due time."""
+        """Yield all DayFacts; then for each provider its ProviderFact and its CallFacts in order of due time."""
 
     def job_facts(self) -> Iterator[Fact]:
-        """Yields MeterFacts and expiries; then each JobFact, its MeasurementFacts, each with its postings."""
+        """Yield MeterFacts and expiries; then each JobFact, its MeasurementFacts, each with its postings."""

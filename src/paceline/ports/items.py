@@ -1,10 +1,10 @@
-"""Named items: the one interface on which everything is built that needs no engine-specific speed.
+"""Named items: one interface for everything that needs no engine-specific speed.
 
 An item is a small document under a kind and a key. A feature that stores settings, silences, sessions or the like uses
-``steps.collection`` above this protocol and needs no line in either adapter. Runs, entries, meters and whatever else is
-read and written many times a second stay in tables of their own.
+``steps.collection`` above this protocol and needs no line in either adapter. Runs, entries, meters and everything else
+that is read and written many times a second stay in tables of their own.
 
-Items have no revision number. A write states the bytes that it believes to be there, so an item that was deleted and
+Items have no revision number. A write states the bytes that it expects to be there, so an item that was deleted and
 made again is never taken for the one that was read before.
 """
 
@@ -19,18 +19,18 @@ GETS_MAX = 100
 VALUE_BYTES_MAX = 32 * 1024
 KEY_BYTES_MAX = 512
 LAST_KEY = "\U0010ffff"
-"""Behind every key: ``prefix + LAST_KEY`` ends the page read of a prefix."""
+"""Text that sorts after every key: ``prefix + LAST_KEY`` ends the page read of a prefix."""
 
 
 class ItemKey(NamedTuple):
-    """Where an item is. ``kind`` names the collection; ``key`` is unique in it, and orders it by its UTF-8 bytes."""
+    """Name of an item. ``kind`` names the collection; ``key`` is unique in it, and orders it by its UTF-8 bytes."""
 
     kind: str
     key: str
 
 
 class Unchecked(Enum):
-    """The belief of a write that does not care what is there."""
+    """Value of ``believed`` for a write without a condition."""
 
     ANYTHING = "anything"
 
@@ -55,7 +55,7 @@ class ItemStore(Protocol):
     """Items of every kind. Each write is one atomic act; reads see everything that was written before them."""
 
     def get_items(self, keys: Sequence[ItemKey]) -> dict[ItemKey, bytes]:
-        """Return the values of those of at most GETS_MAX items that exist. Not a snapshot: a write is the judge."""
+        """Return the values of those of at most GETS_MAX items that exist. Not a snapshot: only a write is decisive."""
 
     def items_after(self, kind: str, *, after: str, before: str, limit: int) -> list[tuple[str, bytes]]:
         """Return keys and values in order of key, strictly between the two keys; an empty one is no bound."""
@@ -63,5 +63,5 @@ class ItemStore(Protocol):
     def write_items(self, writes: Sequence[ItemWrite]) -> dict[ItemKey, bytes | None]:
         """Write all of at most WRITES_MAX different items, or nothing if one of them is not as believed.
 
-        Returns the items that are not as believed, as they are now (None: no item); empty if all was written.
+        Return the items that are not as believed, as they are now (None: no item); empty if all was written.
         """

@@ -12,7 +12,7 @@ import msgspec
 
 
 class Alarm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """In ``ticks``: an entry is due, if it still stands at this counter and due time (milliseconds)."""
+    """In ``ticks``: an entry is due, if it is still at this counter and due time (milliseconds)."""
 
     generation: int
     counter: int
@@ -20,16 +20,16 @@ class Alarm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """In ``ticks``: the provider with this number may start a run then."""
+    """In ``ticks``: the provider with this number may start a run at that time."""
 
     provider: int
     at: int
 
 
 class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """In ``ticks``: a monitor's run was made to be caught up, or is tried again, and may start then.
+    """In ``ticks``: a monitor's run was made to be caught up, or is tried again, and may start at that time.
 
-    ``attempt`` is the one it would be.
+    ``attempt`` is the number that its next attempt would have.
     """
 
     generation: int
@@ -39,9 +39,9 @@ class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Waiting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """In ``outgoing``, for checkers of your own: a run that may start. ``attempt`` is the one it would be.
+    """In ``outgoing``, for users' own checkers: a run that may start. ``attempt``: the number of its next attempt.
 
-    ``check`` is the monitor's as it was when the message was sent; None: the monitor was gone, or was not read.
+    ``check`` is the monitor's at the time of sending; None: the monitor was gone, or was not read.
     """
 
     run: str
@@ -53,9 +53,9 @@ class Waiting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """In ``work.fifo``, for workers of your own: a batch's run that may start. ``body`` is the record's, as JSON.
+    """In ``work.fifo``, for users' own workers: a batch's run that may start. ``body`` is the record's, as JSON.
 
-    ``attempt`` is the one it would be.
+    ``attempt`` is the number that its next attempt would have.
     """
 
     id: str
@@ -68,19 +68,25 @@ class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def work_letter(work: Work) -> Letter:
-    """The message of a run: ``work.body`` is JSON text. Its provider is its group, so that messages come in order."""
+    """Return the message of a run: ``work.body`` is JSON text.
+
+    Its provider is its group, so that messages come in order.
+    """
     body = msgspec.Raw(b"null" if work.body is None else work.body.encode())
     text = msgspec.json.encode(msgspec.structs.replace(work, body=body)).decode()
     return Letter(text, group=work.provider, once=once_of(f"{work.run}#{work.attempt}"))
 
 
 def once_of(name: str) -> str:
-    """A deduplication id: the name itself, or its hash where SQS would find it too long."""
+    """Return a deduplication id: the name itself, or its hash if SQS would find it too long."""
     return name if len(name) <= ONCE_MAX else blake2b(name.encode(), digest_size=20).hexdigest()
 
 
 class CheckWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """In ``runs.fifo``: a monitor's run was made, or may be tried again. ``attempt`` is the one it would be."""
+    """In ``runs.fifo``: a monitor's run was made, or may be tried again.
+
+    ``attempt``: the number of its next attempt.
+    """
 
     generation: int
     counter: int
@@ -134,7 +140,7 @@ class Look(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Letter(NamedTuple):
-    """A message on its way. ``delay_s`` is for standard queues; ``group``, and ``once`` against doubles, for FIFO."""
+    """A message to be sent. ``delay_s`` is for standard queues; ``group``, and ``once`` against doubles, for FIFO."""
 
     body: str
     delay_s: int = 0
@@ -143,13 +149,16 @@ class Letter(NamedTuple):
 
 
 ONCE_MAX = 128
-"""Characters of a deduplication id."""
+"""Maximum number of characters of a deduplication id."""
 DELAY_S_MAX = 900
 DELAY_MS_MAX = DELAY_S_MAX * 1_000
 
 
 def delay_s(at_ms: int, now_ms: int) -> int:
-    """Rounded up, so that none comes before its time; a clock that runs apart by a little must not ask for 901."""
+    """Return the delay, rounded up, so that no message comes early.
+
+    It is at most 900: a clock that differs a little must not ask for 901.
+    """
     return min(max(-(-(at_ms - now_ms) // 1_000), 0), DELAY_S_MAX)
 
 
@@ -159,7 +168,7 @@ Body = Tick | Waiting | Wake | Work
 
 
 class WrongMessage(ValueError):
-    """The message is not one of Paceline's. It stays until SQS moves it to the dead queue, for a person."""
+    """Raised for a message that is not one of Paceline's. SQS moves it to the dead queue, for a person to look at."""
 
 
 TICKS: tuple[type[Tick], ...] = (Alarm, Release, Start)
@@ -181,7 +190,7 @@ def read_wake(body: str) -> CheckWake | CallWake | Look:
 
 
 def read(body: str, kinds: tuple[type[Any], ...]) -> Body:
-    """One of these kinds: they have no field but their own, so one at most fits. Raises WrongMessage."""
+    """Return a message of one of these kinds; at most one fits, by its fields. Raise WrongMessage if none does."""
     for kind in kinds:
         try:
             message: Body = msgspec.json.decode(body, type=kind)

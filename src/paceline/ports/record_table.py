@@ -13,7 +13,7 @@ class TablePage(NamedTuple):
 
 
 class RecordTable(Protocol):
-    """Read in an order of its own, which stays the same: a page that was read may be asked for again."""
+    """A table with an order of its own, which stays the same: a page that was read may be asked for again."""
 
     def page(self, cursor: str | None) -> TablePage:
-        """The page from there on; None: the first."""
+        """Return the page from the cursor on; None: the first."""

@@ -27,13 +27,13 @@ LABEL_CHARS_MAX = 100
 DAILY_CREDITS_DEFAULT = 1_000_000
 DAILY_CREDITS_MAX = 10**15
 TOKENS_MAX = 100
-"""Tokens that one user may have."""
+"""Maximum number of tokens of one user."""
 RESERVED_IDS = frozenset({"me"})
 """Reserved in upper and lower case: "ME" in a path would be read as "me"."""
 
 
 class NewToken(NamedTuple):
-    """``secret`` is what the user sends; it is shown once and stored nowhere."""
+    """A new token. ``secret`` is what the user sends; it is shown once and stored nowhere."""
 
     token: Token
     secret: str
@@ -74,7 +74,7 @@ def add_token(
     scope: str = "",
     expires: str | None = None,
 ) -> NewToken:
-    """Add a token of 32 random bytes; LimitReached if the user has TOKENS_MAX.
+    """Add a token of 32 random bytes; raise LimitReached if the user has TOKENS_MAX.
 
     ``scope``: what it may do (``core.scopes``). ``expires``: when it ends, ISO 8601 in UTC with Z.
     """
@@ -117,7 +117,7 @@ def authenticate(store: Store, secret: str, *, secret_key: bytes, now_ms: int) -
 
 
 def user_of_token(token: Token, user: User) -> TokenUser:
-    """The user with what the token may do. Called for a token that was checked."""
+    """Return the user with the token's scope. The token must have been checked."""
     return TokenUser(**asdict(user), scope=token.scope, expires_ms=token.expires_ms)
 
 
@@ -139,7 +139,7 @@ def edit_user(store: Store, user_id: str, edit: UserEdit, *, now_ms: int) -> Use
 def remove_user(store: Store, user_id: str, *, now_ms: int) -> None:
     if not store.remove_user(user_id):
         raise no_user(user_id)
-    # A user of the same name is another one, and does not see what a crash here leaves behind: it is older.
+    # A later user of the same name does not see what a crash here leaves behind: it is older than that user.
     remove_channels(store, user_id)
     remove_silences(store, user_id)
     remove_refusals(store, user_id)

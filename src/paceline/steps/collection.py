@@ -1,9 +1,8 @@
-"""Typed collections of named items: what a feature uses to keep values that need no table of their own.
+"""Typed collections of named items, for features whose values need no table of their own.
 
 A feature declares its collection once, as a constant, and reads and writes it through a store of either engine::
 
     SILENCES = Collection("silence", Silence)
-
     SILENCES.put(store, name, silence)
     SILENCES.edit(store, name, lambda now: replace(now, until_ms=until_ms) if now else None)
 
@@ -32,7 +31,7 @@ PAGES_MAX = 10_000
 
 
 class Found(NamedTuple, Generic[T]):
-    """An item as it was read. ``value`` None: there is none. ``stored`` is what a write of it states to believe."""
+    """An item as it was read. ``value`` None: there is none. ``stored`` is the condition of a write of it."""
 
     key: str
     value: T | None
@@ -56,7 +55,7 @@ class Collection(Generic[T]):
         return self.find(store, key).value
 
     def find(self, store: items.ItemStore, key: str) -> Found[T]:
-        """Return the item with what a write of it must state."""
+        """Return the item with the condition of a write of it."""
         at = items.ItemKey(self._kind, key)
         return self._found(key, store.get_items([at]).get(at))
 
@@ -73,7 +72,7 @@ class Collection(Generic[T]):
         return items.ItemKey(self._kind, key)
 
     def page(self, store: items.ItemStore, *, prefix: str = "", after: str = "", limit: int) -> list[Found[T]]:
-        """Return the items in order of key, strictly after ``after`` and with the prefix in front of more."""
+        """Return the items whose keys begin with the prefix, in order of key, strictly after ``after``."""
         before = prefix + items.LAST_KEY if prefix else ""
         rows = store.items_after(self._kind, after=max(after, prefix), before=before, limit=limit)
         return [self._found(key, stored) for key, stored in rows]
@@ -109,7 +108,7 @@ class Collection(Generic[T]):
         return write(store, [self.change(found, None)])
 
     def edit(self, store: items.ItemStore, key: str, decide: Callable[[T | None], T | None]) -> T | None:
-        """Replace the item by what ``decide`` makes of it; None is no item, before and after. Returns the item after.
+        """Replace the item by what ``decide`` makes of it; None is no item, before and after. Return the item after.
 
         ``decide`` may be called several times, as often as others write the item meanwhile. It may raise: then nothing
         is written. An item that stays as it is costs no write; one that is written no longer expires.

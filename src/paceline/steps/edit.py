@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def edit(name: str, attempt: Callable[[], T | None]) -> T:
-    """Returns what the first successful attempt returns. ``attempt`` returns None if somebody wrote in between.
+    """Return the result of the first successful attempt. ``attempt`` returns None if somebody wrote in between.
 
     An error of the attempt is final: RevisionMismatch too, if the caller named the revision that must be there.
     """
@@ -28,7 +28,7 @@ def too_busy(name: str) -> RevisionMismatch:
 
 
 def unless_changed(write: Callable[[], T]) -> T | None:
-    """What the write returns; None if it found another revision than it expected."""
+    """Return the result of the write; None if it found another revision than it expected."""
     with suppress(RevisionMismatch):
         return write()
     return None

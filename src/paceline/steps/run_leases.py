@@ -1,4 +1,4 @@
-"""Leases of runs that users' own checkers and workers hold, and what they are told where one does not hold."""
+"""Leases of runs that users' own checkers and workers hold, and the errors for leases that are not valid."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _LEASE = re.compile(r"([0-9a-f]{1,16})\.([0-9]{1,9})")
 
 
 def make_lease(handle: int, attempt: int) -> str:
-    """Opaque to those who hold it, and for this attempt alone."""
+    """Return a lease, opaque to its holder, and valid for this attempt alone."""
     return f"{handle:x}.{attempt}"
 
 
 def parse_lease(lease: str, *, handle_max: int = HANDLE_MAX) -> tuple[int, int] | None:
-    """Returns handle and attempt; None for a text that is no lease."""
+    """Return handle and attempt; None for a text that is no lease."""
     found = _LEASE.fullmatch(lease)
     handle = int(found[1], 16) if found else 0
     return (handle, int(found[2])) if found and handle <= handle_max else None
 
 
 def why_not_claimable(run: Run | CallRun, attempt: int | None, *, now_ms: int) -> str | None:
-    """Why the run cannot be claimed, as far as it says so itself."""
+    """Return why the run cannot be claimed, as far as the run itself says so; None: nothing prevents it."""
     if run.ended_ms is not None:
         return f"it has ended as {run.state!r}"
     if run.state in ("held", "aside"):

@@ -1,7 +1,7 @@
-"""Sessions of the dashboard: a person signs in once with a token, and the browser keeps a cookie in its place.
+"""Sessions of the dashboard: a person signs in once with a token, and the browser keeps a cookie instead.
 
-A session is as good as its token and no better: it has the token's scope, and ends when the token is revoked or over,
-or its user is disabled. What the browser keeps is stored as a keyed hash, as tokens are.
+A session has its token's rights and no more: it has the token's scope, and ends when the token is revoked or expires,
+or its user is disabled. The cookie is stored as a keyed hash, as tokens are.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from paceline.steps.collection import Collection
 
 SESSION_BYTES = 32
 SESSION_MS = 14 * 86_400_000
-"""A person signs in again after two weeks."""
+"""Length of a session: a person signs in again after two weeks."""
 SESSIONS_MAX = 20
-"""Sessions of one token; a further one ends the oldest."""
+"""Maximum number of sessions of one token; a further one ends the oldest."""
 
 
 class Session(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ SESSIONS = Collection("session", Session)
 
 
 def begin_session(store: Store, secret: str, *, session_bytes: bytes, secret_key: bytes, now_ms: int) -> str:
-    """Begin a session of a token that was checked. Returns the cookie's value."""
+    """Begin a session of a token that was checked. Return the cookie's value."""
     assert len(session_bytes) == SESSION_BYTES
     token_id = secret.split("_", 2)[1]
     cookie = f"ps_{token_id}_{session_bytes.hex()}"
@@ -40,7 +40,10 @@ def begin_session(store: Store, secret: str, *, session_bytes: bytes, secret_key
 
 
 def user_of_session(store: Store, secret: str, *, secret_key: bytes, now_ms: int) -> TokenUser | None:
-    """Return the user of the session's token, or None if either is over. ``secret``: the cookie's value."""
+    """Return the user of the session's token; None if the session or the token is over.
+
+    ``secret``: the cookie's value.
+    """
     if not (key := _key(secret, secret_key)):
         return None
     session = SESSIONS.get(store, key)
@@ -58,7 +61,7 @@ def end_session(store: Store, cookie: str, *, secret_key: bytes) -> None:
 
 
 def _key(cookie: str, secret_key: bytes) -> str:
-    """Return the item's name: the token's id, so that its sessions stand together, and the hash of the cookie."""
+    """Return the item's key: the token's id, so that its sessions are together, and the hash of the cookie."""
     parts = cookie.split("_", 2)
     if len(parts) != 3 or parts[0] != "ps" or not parts[1].isalnum() or not parts[1].isascii() or len(parts[1]) > 64:
         return ""

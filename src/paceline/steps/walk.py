@@ -18,19 +18,19 @@ T = TypeVar("T", bound=HasId)
 
 
 class ReadPage(Protocol[T]):
-    """Reads the first ``limit`` of those whose id is after ``after``."""
+    """Function that reads the first ``limit`` items whose id is after ``after``."""
 
     def __call__(self, *, after: str, limit: int) -> list[T]: ...
 
 
 def walk(read: ReadPage[T], *, page: int = PAGE) -> Iterator[T]:
-    """Yields all of the list. What is added meanwhile may be among it or not."""
+    """Yield the whole list. Items that are added meanwhile may be in it or not."""
     for found in walk_pages(read, page=page):
         yield from found
 
 
 def walk_pages(read: ReadPage[T], *, page: int = PAGE) -> Iterator[list[T]]:
-    """Yields the list page by page; no page is empty."""
+    """Yield the list page by page; no page is empty."""
     after = ""
     for _ in range(PAGES_MAX):
         if found := read(after=after, limit=page):

@@ -1,7 +1,7 @@
-"""How many monitors share a cadence, counted where no circle of phases counts them: cron, and intervals with a delay.
+"""Counts of monitors that share a cadence and are on no circle of phases: cron, and intervals with a delay.
 
 Monitors whose phase was allotted are counted on the circles (``core.monitors.phases.circle``). Both counts together say
-what fires when, without a look at any single monitor.
+what fires when, without reading a single monitor.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ MINUTE_MS = 60_000
 
 
 SPARSE_MAX = 1_000
-"""With more buckets than this a list is shorter than names and counts."""
+"""Number of buckets above which a list of counts is shorter than a mapping from bucket to count."""
 
 
 class CadenceCount(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How many monitors are in which bucket of the interval; of cron, in which minute of the jitter.
+    """Number of monitors in each bucket of the interval; for cron, in each minute of the jitter.
 
-    By bucket, or, where most buckets have some, in the order of the buckets: so it stays below 30,000 bytes.
+    ``sparse`` maps buckets to counts. With more than ``SPARSE_MAX`` buckets ``dense`` lists the counts in the order of
+    the buckets instead, so the stored value stays below 30,000 bytes.
     """
 
     sparse: dict[int, int] = {}
@@ -43,7 +44,7 @@ class CadenceCount(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CadenceLoad(NamedTuple):
-    """Monitors that share an interval, or a cron expression and its zone; ``counts``: by bucket."""
+    """Monitors that share an interval, or a cron expression and its zone. ``counts``: how many are in each bucket."""
 
     every_ms: int
     cron: str
@@ -60,24 +61,24 @@ class CadenceLoad(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """Where a monitor is counted: the key of its cadence, and the bucket there."""
+    """Place where a monitor is counted: the key of its cadence, and the bucket there."""
 
     key: str
     bucket: int
 
 
 class CountMove(NamedTuple):
-    """What a reaction changes in the counts of cadences."""
+    """Change to the counts of cadences that follows from a reaction."""
 
     generation: int
     gone: Counted | None
     come: Counted | None
     is_new: bool
-    """The monitor had no entry before."""
+    """True if the monitor had no entry before."""
 
 
 def cadence_key(cadence: Cadence) -> str:
-    """The name under which monitors of a cadence are counted: interval, or zone and cron expression."""
+    """Return the name under which monitors of a cadence are counted: the interval, or zone and cron expression."""
     return f"every {cadence.every_ms}" if cadence.every_ms else f"cron {cadence.timezone} {cadence.cron}"
 
 
@@ -90,21 +91,21 @@ def load_of_key(key: str, counts: Mapping[int, int]) -> CadenceLoad:
 
 
 def counted(cadence: Cadence, *, generation: int, due_ms: int) -> Counted:
-    """Where an entry that fires at ``due_ms`` is counted."""
+    """Return where an entry that fires at ``due_ms`` is counted."""
     if cadence.every_ms:
         return Counted(cadence_key(cadence), bucket_of(due_ms, cadence.every_ms))
     return Counted(cadence_key(cadence), jitter_offset_ms(cadence, generation) // MINUTE_MS)
 
 
 def counted_entry(entry: Entry) -> Counted | None:
-    """Where the entry is counted; None: it is paused, or counted on a circle."""
+    """Return where the entry is counted; None: it is paused, or counted on a circle."""
     if entry.due_ms is None or entry.lead_ms is not None:
         return None
     return counted(entry.cadence, generation=entry.generation, due_ms=entry.due_ms)
 
 
 def move_of(reaction: Reaction, entry: Entry | None, *, generation: int) -> CountMove | None:
-    """What a reaction changes in the counts of cadences; None: nothing."""
+    """Return the change that a reaction makes to the counts of cadences; None: none."""
     if isinstance(reaction, Keep):
         return None
     gone = None if entry is None else counted_entry(entry)
@@ -115,7 +116,10 @@ def move_of(reaction: Reaction, entry: Entry | None, *, generation: int) -> Coun
 
 
 def recount(before: Mapping[int, int], changes: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """The counts after these changes, (bucket, by how much). None goes below zero; a bucket without any is left out."""
+    """Return the counts after these changes of (bucket, difference).
+
+    No count goes below zero; empty buckets are left out.
+    """
     after = dict(before)
     for bucket, change in changes:
         after[bucket] = max(0, after.get(bucket, 0) + change)

@@ -1,4 +1,4 @@
-"""How far ahead one may look."""
+"""Limits on how far ahead a user may look."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""From counts to starts in each minute: monitors by their cadence, calls by their day, sends by free slots.
+"""Computation of starts in each minute: monitors by their cadence, calls by their day, sends by free slots.
 
 A firing is in its minute exactly where buckets of a circle do not lie across the edge of a minute: intervals of whole
-seconds up to an hour, and of an even number of seconds up to two. A bucket that is wider counts at its middle, so a
-firing may be told up to half a bucket away: 12 s for a day, 84 s for a week.
+seconds up to an hour, and of an even number of seconds up to two. A wider bucket counts at its middle, so a firing may
+be reported up to half a bucket away: 12 s for a day, 84 s for a week.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from paceline.core.monitors.phases.circle import bucket_count
 
 
 class Span(NamedTuple):
-    """Minutes in a row; ``first`` is counted from 1970."""
+    """Consecutive minutes; ``first`` is counted from 1970."""
 
     first: int
     minutes: int
@@ -41,7 +41,7 @@ class Room(NamedTuple):
 
 
 class Sends(NamedTuple):
-    """Of one account: how many measurements are expected to go in each minute, and how many could."""
+    """Expected sends of one account in each minute, and how many it could send."""
 
     account: str
     starts: list[int]
@@ -49,19 +49,19 @@ class Sends(NamedTuple):
 
 
 def firings(load: CadenceLoad, span: Span) -> list[int]:
-    """How often monitors of one cadence fire in each minute. Nothing is enumerated that grows with their number."""
+    """Return how often monitors of one cadence fire in each minute. The work does not grow with their number."""
     return _interval_firings(load, span) if load.every_ms else _cron_firings(load, span)
 
 
 def firings_cost(load: CadenceLoad, span: Span) -> int:
-    """About how many steps ``firings`` takes, so that a reader can bound its work."""
+    """Return about how many steps ``firings`` takes, so that a reader can bound its work."""
     if not load.every_ms:
         return 20 * span.minutes  # each firing of a cron expression is a search
     return span.minutes + len(load.counts) * _laps(load.every_ms, span)
 
 
 def even_starts(runs: int, *, start_ms: int, end_ms: int, span: Span) -> list[int]:
-    """Starts in each minute of runs that are spread evenly over a window, as a day of a batch is."""
+    """Return the starts in each minute of runs that are spread evenly over a window, as a day of a batch is."""
     window_ms = max(1, end_ms - start_ms)
 
     def until(minute: int) -> int:
@@ -75,9 +75,9 @@ def even_starts(runs: int, *, start_ms: int, end_ms: int, span: Span) -> list[in
 def expected_sends(
     waiting: int, rooms: Sequence[Room], *, per_minute_max: int, from_minute: int, span: Span
 ) -> list[Sends]:
-    """When measurements that wait will go, if slots are freed as expected and nothing else comes.
+    """Return when waiting measurements will be sent, if slots are freed as expected and nothing else comes.
 
-    A slot that one of them takes is not counted as free again: nobody knows yet how long it will run.
+    A slot that one of these measurements takes is not counted as free again: nobody knows yet how long it will run.
     """
     found = [Sends(room.account, [0] * span.minutes, [0] * span.minutes) for room in rooms]
     free = [room.free for room in rooms]
@@ -115,7 +115,10 @@ def _interval_firings(load: CadenceLoad, span: Span) -> list[int]:
 
 
 def _is_tiled(every_ms: int, span: Span) -> bool:
-    """Whether the minutes repeat within the span, or each monitor fires once in a period: then a period is enough."""
+    """Return whether counting one period is enough.
+
+    This holds if the minutes repeat within the span, or if each monitor fires once in a period.
+    """
     return every_ms % MINUTE_MS == 0 or lcm(every_ms, MINUTE_MS) <= span.minutes * MINUTE_MS
 
 

@@ -1,4 +1,4 @@
-"""The next hours as a picture: starts by kind in windows against capacity, and the worst minutes by name."""
+"""Load of the next hours: starts by kind in windows against capacity, and the worst minutes by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ ASKS = 3
 
 
 class Part(NamedTuple):
-    """Starts of one cadence, provider or account in each minute. ``limit``: the name of what holds it back."""
+    """Starts of one cadence, provider or account in each minute.
+
+    ``limit``: the name of the limit that applies to it.
+    """
 
     kind: Kind
     name: str
@@ -24,7 +27,7 @@ class Part(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """How many starts of a kind something allows in each minute: places, a provider, an account."""
+    """Number of starts of a kind that the places, a provider or an account allow in each minute."""
 
     kind: Kind
     name: str
@@ -58,7 +61,7 @@ class Ask(NamedTuple):
 
 
 class Worst(NamedTuple):
-    """A minute in which a limit is asked for most. ``asks``: who asks, the most first."""
+    """Minute in which a limit is asked for most. ``asks``: the parts that ask for most starts, largest first."""
 
     minute: int
     limit: Limit
@@ -68,7 +71,7 @@ class Worst(NamedTuple):
 
 
 def windows(parts: Sequence[Part], limits: Sequence[Limit], span: Span, *, width: int) -> list[WindowLoad]:
-    """Windows of so many minutes. What happens in one is added up; its busiest minute is the one with most starts."""
+    """Return windows of ``width`` minutes with their sums, and the minute of each window with the most starts."""
     totals = {kind: _sums((part.starts for part in parts if part.kind == kind), span.minutes) for kind in KINDS}
     capacity = _sums((limit.capacity for limit in limits), span.minutes)
     minutes = [Slice(span.first + at, *found) for at, found in enumerate(zip(*totals.values(), capacity, strict=True))]
@@ -83,10 +86,10 @@ def windows(parts: Sequence[Part], limits: Sequence[Limit], span: Span, *, width
 def worst_minutes(
     parts: Sequence[Part], limits: Sequence[Limit], span: Span, *, from_minute: int, width: int
 ) -> list[Worst]:
-    """The minutes in which a limit has the largest share of it asked for, WORST at most, each from another time of day.
+    """Return the minutes in which the largest share of a limit is asked for, at most ``WORST``.
 
-    Two are at least a 24th of the span apart. A limit that allows nothing, such as a paused provider, comes before all
-    others; of equal shares the earlier first.
+    Two of them are at least a 24th of the span apart. A limit that allows nothing, such as a paused provider, comes
+    before all others; of equal shares the earlier comes first.
     """
     ranked: list[tuple[float, int, int, int]] = []
     for index, limit in enumerate(limits):

@@ -1,4 +1,4 @@
-"""Alerts: what somebody is to be told, with an id that is computed from what caused it."""
+"""Alerts: messages to users, each with an id that is computed from its cause."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Event = Literal[
 ]
 
 ADMINS = ""
-"""The user of an alert for all admins: those who are admins when it is passed on."""
+"""User of an alert for all admins: those who are admins when the alert is passed on."""
 REASON_CHARS_MAX = 500
 CHANNELS_MAX = 10
-"""Channels that one definition may name."""
+"""Maximum number of channels that one definition may name."""
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """What happened, to whom it is told, and through which channels. Never changed once it is stored.
+    """An event, the user who is told of it, and the channels. Never changed once it is stored.
 
-    ``subject`` names what it is about: a monitor's id, ``batch/date``, a job's id, an account's id. ``channels``: those
-    that the definition names; none: the user's default channels.
+    ``subject`` names what the alert is about: a monitor's id, ``batch/date``, a job's id, an account's id.
+    ``channels``: those that the definition names; empty: the user's default channels.
     """
 
     id: str
@@ -45,5 +45,5 @@ class Alert(msgspec.Struct, frozen=True):
 
 
 def alert_id(event: Event, cause: str) -> str:
-    """Return the id of an alert. ``cause`` names what caused it, such as a run's id: the same cause tells once."""
+    """Return the id of an alert. ``cause`` names its cause, such as a run's id: the same cause makes one alert."""
     return "al_" + blake2b(f"{event}\n{cause}".encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""Channels: through which a user is told. A webhook that Paceline calls itself, or a service that apprise speaks to."""
+"""Channels through which a user is told: a webhook that Paceline calls itself, or a service that apprise speaks to."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ APPRISE_SCHEMAS = frozenset(
         "xmatters", "xml", "xmls", "zcliq", "zoom", "zulip",
     )
 )  # fmt: skip
-"""Schemas of apprise that reach a service over the network by HTTP or SMTP. Those that run programs, write to the
-desktop, the system log or files, or need a file of keys are not among them."""
+"""Schemas of apprise that reach a service over the network by HTTP or SMTP.
+
+Schemas that run programs, write to the desktop, the system log or files, or need a file of keys are left out.
+"""
 FORBIDDEN_OPTIONS = frozenset({"attach", "include", "keyfile", "pgp", "pgpkey", "subfile"})
 """Options of apprise URLs that name a file of the machine."""
 FILE_TEMPLATES = frozenset({"msteams", "workflow", "workflows"})
@@ -59,7 +61,7 @@ class ChannelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Channel(msgspec.Struct, frozen=True):
-    """A channel as it is stored, with its URL sealed; its key has its user and id."""
+    """A channel as it is stored, with its URL sealed; the key it is stored under has its user and id."""
 
     kind: ChannelKind
     url: str
@@ -69,14 +71,14 @@ class Channel(msgspec.Struct, frozen=True):
 
 
 def check_channel(body: ChannelBody) -> None:
-    """Raise InvalidInput with the field that is wrong, if one is."""
+    """Raise InvalidInput with the wrong field if there is one."""
     problem = None if body.url == HIDDEN else channel_url_problem(body.kind, body.url)
     if problem is not None:
         raise InvalidInput.of(FieldProblem("/url", problem))
 
 
 def channel_url_problem(kind: ChannelKind, url: str) -> str | None:
-    """Return why a channel of this kind cannot have this URL, in words that do not repeat it; else None."""
+    """Return why a channel of this kind cannot have this URL, without repeating the URL; None if it can."""
     if kind == "webhook":
         return url_problem(url)
     if len(url) > URL_CHARS_MAX:
@@ -105,8 +107,8 @@ def _option_problem(schema: str, url: str) -> str | None:
 def _options(url: str) -> set[str]:
     """Return the names of the options as apprise reads them.
 
-    For apprise all that follows the first question mark is options, a semicolon parts them too, and blanks around a
-    name do not count: reading them by the usual rules would let a name pass that apprise knows.
+    Apprise takes everything after the first question mark as options, separates them by semicolons too, and ignores
+    blanks around a name. The usual rules would let a name pass that apprise knows.
     """
     pairs = re.split("[&;]", url.partition("?")[2])
     names = (unquote(pair.partition("=")[0].replace("+", " ")) for pair in pairs)

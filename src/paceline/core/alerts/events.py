@@ -1,4 +1,4 @@
-"""Alerts about batches, jobs and accounts: what they say, and the ids by which each is told once.
+"""Alerts about batches, jobs and accounts: their texts, and the ids by which each is sent once.
 
 Batches and accounts belong to the admins; a job belongs to its user.
 """
@@ -47,7 +47,7 @@ def day_ended(batch: Batch, day: Day, counts: Sequence[DayCount], *, now_ms: int
 def dead_letters(
     batch: str, count: int, *, example: str, channels: tuple[str, ...], since_ms: int, now_ms: int
 ) -> Alert:
-    """Return the alert that a batch has so many new dead letters since the last look. ``example``: why one failed."""
+    """Return the alert that a batch has ``count`` new dead letters since the last look. ``example``: why one failed."""
     return Alert(
         id=alert_id("batch.dead_letters", f"{entry_key(batch, str(since_ms))}"),
         event="batch.dead_letters",
@@ -61,7 +61,7 @@ def dead_letters(
 
 
 def account_quarantined(account: str, key: str, *, reason: str, number: int, now_ms: int) -> Alert:
-    """Return the alert that RIPE has refused a key of an account. ``number``: how often that was noticed of the key."""
+    """Return the alert that RIPE has refused a key of an account. ``number``: how often the key has been refused."""
     return Alert(
         id=alert_id("account.quarantined", f"{entry_key(account, key)}@{number}"),
         event="account.quarantined",

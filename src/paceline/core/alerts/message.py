@@ -11,7 +11,7 @@ from paceline.core.alerts.alert import Alert, Event
 from paceline.core.instants import to_text
 
 Severity = Literal["info", "success", "warning", "failure"]
-"""As apprise calls them."""
+"""Severities by the names that apprise uses."""
 HANDLE_BYTES = 7
 SHOWN_CHARS_MAX = 200
 
@@ -54,7 +54,7 @@ class AlertBody(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True, gc=False):
-    """A message for people, to be sent by apprise to a URL that has its secrets in it."""
+    """Message for people that apprise sends to a URL. The URL contains its secrets."""
 
     handle: int
     attempt: int
@@ -76,12 +76,12 @@ def severity_of(alert: Alert) -> Severity:
 
 
 def title_of(alert: Alert) -> str:
-    """Return one line that says what happened to what."""
+    """Return one line that names the subject and what happened to it."""
     return _TITLES[alert.event].format(alert.subject)
 
 
 def text_of(alert: Alert) -> str:
-    """Return the text below the title: the reason, when it was, and the plain figures of the alert."""
+    """Return the text below the title: the reason, the time, and the plain figures of the alert."""
     lines = [alert.reason] if alert.reason else []
     lines.append(f"at {to_text(alert.at_ms)}")
     lines += [
@@ -94,5 +94,5 @@ def text_of(alert: Alert) -> str:
 
 
 def delivery_handle(alert_id: str, channel: str) -> int:
-    """Return the number by which a process knows a delivery on its way."""
+    """Return the number by which a process identifies a delivery that is on its way."""
     return int.from_bytes(blake2b(f"{alert_id}\n{channel}".encode(), digest_size=HANDLE_BYTES).digest())

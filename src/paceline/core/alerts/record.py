@@ -1,4 +1,4 @@
-"""An alert with what came of it: who is told through which channel, how often that was tried, and when it is next.
+"""Record of an alert: its channels, the tries through each of them, and the time of the next one.
 
 new ──► sending ──► told          at least one channel took it
  │         └─────► given_up       no channel took it within its tries
@@ -6,7 +6,7 @@ new ──► sending ──► told          at least one channel took it
  ├──► no_channel                  nobody has a channel for it
  └──► passed_on                   it concerned the admins: each of them has an alert of their own
 
-A record is read, decided on and written again if nobody has written it meanwhile (``version``). A try is written before
+A record is read, decided on, and written if nobody else has written it meanwhile (``version``). A try is written before
 it is made, with the time of the next one: a process that dies in between loses nothing, and two do not tell twice.
 """
 
@@ -25,7 +25,7 @@ PARTS: tuple[Part, ...] = ("open", "over", "failed")
 
 
 class Delivery(msgspec.Struct, frozen=True):
-    """One alert on its way through one channel. ``next_ms``: when it may be tried again, while it waits."""
+    """Delivery of one alert through one channel. ``next_ms``: when a waiting one may be tried again."""
 
     channel: str
     state: DeliveryState = "waiting"
@@ -36,7 +36,11 @@ class Delivery(msgspec.Struct, frozen=True):
 
 
 class AlertRecord(msgspec.Struct, frozen=True):
-    """``next_ms``: when there is something to do about it; None: it is over. ``silence``: the one that covers it."""
+    """An alert with its deliveries.
+
+    ``next_ms``: when the next action is due; None: nothing is left to do. ``silence``: the id of the silence that
+    covers the alert.
+    """
 
     alert: Alert
     state: AlertState = "new"
@@ -44,19 +48,19 @@ class AlertRecord(msgspec.Struct, frozen=True):
     next_ms: int | None = None
     silence: str = ""
     note: str = ""
-    """Why nobody was told, in words, where that is so."""
+    """Reason why nobody was told; empty if somebody was."""
     version: int = 0
 
 
 class Place(NamedTuple):
-    """Where a store indexes a record: open ones by when they are next, the others by when they happened."""
+    """Place of a record in a store's index: open records by their next action, the others by the time of the alert."""
 
     part: Part
     at_ms: int
 
 
 class AlertCounts(NamedTuple):
-    """How many alerts are open, and how many somebody should have been told of and was not. Counted up to a limit."""
+    """Number of open alerts, and of ended alerts that a channel failed to deliver. Counted up to a limit."""
 
     open: int
     failed: int
@@ -71,7 +75,7 @@ def new_record(alert: Alert) -> AlertRecord:
 
 
 def place_of(record: AlertRecord) -> Place:
-    """Return where the record is found. ``failed``: some channel was given up."""
+    """Return where the record is indexed. ``failed``: a delivery was given up."""
     if record.next_ms is not None:
         return Place("open", record.next_ms)
     failed = any(one.state == "given_up" for one in record.deliveries)

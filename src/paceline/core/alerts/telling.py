@@ -1,4 +1,4 @@
-"""What becomes of an alert: to which channels it goes, when each is tried, and when it is over. See ``record``."""
+"""Decisions on an alert: to which channels it goes, when each is tried, and when it is over. See ``record``."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from paceline.core.jobs.webhook import CAP_MS, TRIES_MAX, again_ms
 MONITOR_EVENTS = frozenset(
     {"monitor.failing", "monitor.recovered", "monitor.late", "monitor.flapping", "certificate.expiring"}
 )
-"""Events whose subject is a monitor: silences cover them."""
+"""Events about a monitor, which silences cover."""
 COMES_BACK = frozenset({"monitor.failing", "monitor.late"})
-"""Events that are told when their silence ends, if they are still true by then."""
+"""Events that are sent when their silence ends, if they are still true then."""
 WAIT_MS_MAX = 2 * CAP_MS
-"""No try waits longer than this for the next one."""
+"""Longest pause between two tries."""
 NO_CHANNEL = "there is no channel to tell it through"
 SILENCE_OVER = "it was over before its silence ended"
 
 
 def channels_for(alert: Alert, channels: Mapping[str, Channel]) -> tuple[str, ...]:
-    """Return the channels through which the alert goes: those that it names, of its user's.
+    """Return the channels of its user to which the alert goes: those that it names.
 
-    If it names none, or none of those it names is there any more, it goes to the user's default channels: a channel
-    that was removed must not keep an alert from being told.
+    If it names none, or none of the named channels exists any more, it goes to the user's default channels: a channel
+    that was removed must not keep an alert from being sent.
     """
     named = tuple(name for name in alert.channels if name in channels)
     return named or tuple(name for name, channel in channels.items() if channel.default)
 
 
 def fan_out(record: AlertRecord, channels: Mapping[str, Channel], *, now_ms: int) -> AlertRecord:
-    """Return the new record with a delivery for each of its channels, each due now; over if there is none."""
+    """Return the new record with a delivery for each of its channels, each due now; ended if there is no channel."""
     assert record.state == "new"
     names = channels_for(record.alert, channels)
     if not names:
@@ -45,13 +45,13 @@ def fan_out(record: AlertRecord, channels: Mapping[str, Channel], *, now_ms: int
 
 
 def silence(record: AlertRecord, by: NamedSilence) -> AlertRecord:
-    """Return the record as it is while a silence covers it. One that can come back is due when the silence ends."""
+    """Return the record as silenced. If its event can come back, it is due when the silence ends."""
     until_ms = by.silence.until_ms if record.alert.event in COMES_BACK else None
     return replace(record, state="silenced", next_ms=until_ms, silence=by.id, note=by.silence.reason)
 
 
 def wake(record: AlertRecord, *, still_true: bool) -> AlertRecord:
-    """Return a silenced record whose silence is over: new again if it is still true, else over."""
+    """Return a silenced record whose silence has ended: new again if the alert is still true, else ended."""
     assert record.state == "silenced"
     if still_true:
         return replace(record, state="new", silence="", note="")
@@ -59,12 +59,12 @@ def wake(record: AlertRecord, *, still_true: bool) -> AlertRecord:
 
 
 def close(record: AlertRecord, note: str) -> AlertRecord:
-    """Return the record without anybody to tell."""
+    """Return the record as ended because nobody can be told; ``note`` says why."""
     return replace(record, state="no_channel", next_ms=None, note=note)
 
 
 def begin_try(delivery: Delivery, *, now_ms: int, timeout_ms: int, chance: float) -> Delivery:
-    """Return the delivery with one more try, and when the one after it may be made."""
+    """Return the delivery with one more try, and the time from which the try after it may be made."""
     tries = delivery.tries + 1
     next_ms = again_ms(tries, now_ms=now_ms, timeout_ms=timeout_ms, chance=chance)
     return replace(delivery, tries=tries, next_ms=next_ms)
@@ -97,7 +97,7 @@ def with_deliveries(record: AlertRecord, deliveries: tuple[Delivery, ...]) -> Al
 
 
 def pulled_back(record: AlertRecord, *, latest_ms: int) -> AlertRecord:
-    """Return the record after the clock was set back: nothing waits longer than until ``latest_ms``."""
+    """Return the record after the clock was set back: nothing waits beyond ``latest_ms``."""
     deliveries = tuple(
         replace(one, next_ms=min(one.next_ms, latest_ms)) if one.state == "waiting" else one
         for one in record.deliveries

@@ -1,4 +1,4 @@
-"""Definitions that a user keeps in a file: which kinds there are, and their documents in one form to be compared."""
+"""Definitions that a user keeps in a file: their kinds, and their documents in one form for comparison."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from paceline.core.parsing import decode
 
 Kind = Literal["provider", "batch", "channel", "monitor"]
 KINDS: tuple[Kind, ...] = ("provider", "batch", "channel", "monitor")
-"""In the order in which they are put: batches name providers, monitors name channels."""
+"""Kinds in the order in which they are put: batches name providers, monitors name channels."""
 OF_USERS: frozenset[Kind] = frozenset({"channel", "monitor"})
 _LIMITS = SpecLimits(every_ms_min=1)
-"""How short an interval may be is for the Paceline to say that it is applied to."""
+"""Limits without a shortest interval: the Paceline that the file is applied to decides on that."""
 _CHANNEL = msgspec.json.Decoder(ChannelBody)
 _FIELDS: dict[Kind, tuple[str, ...]] = {
     "provider": ProviderSpec.__struct_fields__,
@@ -31,7 +31,7 @@ _FIELDS: dict[Kind, tuple[str, ...]] = {
 
 
 class Name(NamedTuple):
-    """What a definition is called. ``user`` is empty where it belongs to nobody."""
+    """Name of a definition. ``user`` is empty if the definition belongs to nobody."""
 
     kind: Kind
     user: str
@@ -46,11 +46,11 @@ class Normal(NamedTuple):
 
     document: dict[str, Any]
     gives_secrets: bool = False
-    """True if it gives a secret by its value: whether that is the stored one cannot be seen."""
+    """True if the document gives a secret by its value: nobody can tell whether that is the stored one."""
 
 
 def normal(kind: Kind, document: Any) -> Normal:
-    """The document in the form in which it is compared, or InvalidInput that names every wrong field."""
+    """Return the document in the form in which it is compared, or raise InvalidInput that names every wrong field."""
     body = msgspec.json.encode(document)
     match kind:
         case "provider":
@@ -70,19 +70,19 @@ def normal(kind: Kind, document: Any) -> Normal:
 
 
 def defined(kind: Kind, view: dict[str, Any]) -> dict[str, Any]:
-    """What a user declared, of a definition as it is shown."""
+    """Return the fields that a user declared, from a definition as it is shown."""
     return {name: view[name] for name in _FIELDS[kind] if name in view}
 
 
 def terse(kind: Kind, document: dict[str, Any]) -> dict[str, Any]:
-    """The document without what equals the defaults."""
+    """Return the document without the fields that equal their defaults."""
     usual = _usual(kind)
     return {name: value for name, value in document.items() if name not in usual or value != usual[name]}
 
 
 @cache
 def _usual(kind: Kind) -> dict[str, Any]:
-    """The defaults of a kind, of the fields that have one."""
+    """Return the defaults of a kind's fields, where there are any."""
     match kind:
         case "provider":
             return provider_document(ProviderSpec())

@@ -1,4 +1,4 @@
-"""Compares what a file declares with what is there, and says what to do in which order."""
+"""Comparison of a file's definitions with the existing ones, and the actions that follow, in order."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from paceline.core.as_code.declared import KINDS, Kind, Name, Normal
 from paceline.core.parsing import escape_pointer
 
 Action = Literal["create", "change", "keep", "give_secrets", "remove", "leave"]
-"""``give_secrets``: nothing but secrets may differ. ``leave``: it is not in the file, and stays."""
+"""``give_secrets``: nothing but secrets may differ. ``leave``: the definition is not in the file, and stays."""
 
 
 class Absent:
-    """What stands for the value of a field that is not there."""
+    """Type of ``ABSENT``, the value of a field that does not exist."""
 
     def __bool__(self) -> bool:
         return False
@@ -39,9 +39,10 @@ class Act(NamedTuple):
 def plan(
     wanted: Mapping[Name, Normal], there: Mapping[Name, Normal], *, prunes: Collection[tuple[Kind, str]] = ()
 ) -> list[Act]:
-    """Everything that is declared or there. ``prunes``: the kinds of users of which nothing else may be left.
+    """Return an action for everything that is declared or exists.
 
-    Puts come in the order of kinds, then removals in the opposite order.
+    ``prunes``: kinds and users whose definitions are removed if they are not declared. Puts come in the order of kinds,
+    then removals in the opposite order.
     """
     acts = [_put(name, wanted[name], there.get(name)) for name in sorted(wanted, key=_order)]
     others = sorted((name for name in there if name not in wanted), key=_order, reverse=True)
@@ -49,7 +50,10 @@ def plan(
 
 
 def differences(before: Any, after: Any, pointer: str = "") -> Iterator[Change]:
-    """Fields that differ, objects field by field, lists as a whole. Depth is bounded by what was parsed."""
+    """Yield the fields that differ: objects are compared field by field, lists as a whole.
+
+    The depth is bounded by the parser.
+    """
     both = isinstance(before, dict | Absent) and isinstance(after, dict | Absent) and (before or after)
     if both:
         before, after = ({} if isinstance(one, Absent) else one for one in (before, after))

@@ -33,7 +33,7 @@ DATE_RULE = f'a date from {DATES_FROM} to {DATES_TO}, written as "2026-11-15"'
 _START = re.compile(r"([01]\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _ENDPOINT = re.compile(r"[!-\[\]-~]*")  # ASCII without blanks, and without the backslash
-# What nearly every record looks like: one look instead of several, for those who import a million.
+# Matches nearly every record: one match instead of several checks, for imports of a million records.
 _PLAIN = re.compile(rf"{ID_PATTERN}\n{ID_PATTERN}\n(?!//)[!-9;-\[\]-z|~]{{0,{ENDPOINT_CHARS_MAX}}}")
 
 
@@ -42,7 +42,7 @@ class BatchSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     start: Annotated[str, shown("A time of day.", pattern="^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?$")] = "00:00"
     window: Annotated[Duration, shown("From 1s; `24h` is the whole local day.")] = "24h"
-    """A day's window; "24h" is the whole local day, which has 23 or 25 hours where clocks change."""
+    """Length of a day's window; "24h" is the whole local day, which has 23 or 25 hours where clocks change."""
     timezone: Annotated[str, shown("An IANA name.")] = "UTC"
     jitter: Annotated[Duration, shown("Delays each record by a fixed part of it.")] = "0s"
     missed: Annotated[Missed, shown("What becomes of runs whose time was missed.")] = "once"
@@ -53,7 +53,7 @@ class BatchSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Deletion(msgspec.Struct, frozen=True):
-    """Since when a batch is being deleted, and how many of its runs and records are gone so far."""
+    """Deletion in progress: when it began, and how many of the batch's runs and records are deleted so far."""
 
     since_ms: int
     runs: int
@@ -61,7 +61,7 @@ class Deletion(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """A batch in the store. ``number`` names it inside keys."""
+    """A batch in the store. ``number`` stands for the batch in the keys of its days and records."""
 
     id: str
     number: int
@@ -73,7 +73,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class RecordSpec(msgspec.Struct, frozen=True, gc=False):
-    """A record as it was declared. ``body`` is JSON text, None for no body."""
+    """A record as it was declared. ``body`` is JSON text; None: no body."""
 
     id: str
     provider: str
@@ -113,14 +113,14 @@ DayState = Literal["planning", "planned"]
 
 
 class Day(msgspec.Struct, frozen=True):
-    """One day of a batch. ``cursor`` is where planning stands: (provider's number, record's number), None at first."""
+    """One day of a batch. ``cursor``: (provider's number, record's number) of the last planned run, None at first."""
 
     number: int
     batch: str
     date: str
     start_ms: int
     end_ms: int
-    """Of the window that was planned, which begins late if planning did."""
+    """Start and end of the window that was planned, which begins late if planning did."""
     state: DayState
     cursor: tuple[int, int] | None
     enqueued: int
@@ -132,7 +132,7 @@ _RECORD = msgspec.json.Decoder(_RecordDocument)
 
 
 def parse_batch(body: bytes, *, pointer: str = "") -> BatchSpec:
-    """A valid spec, or InvalidInput that names every wrong field."""
+    """Return a valid spec, or raise InvalidInput that names every wrong field."""
     spec = decode(_BATCH, body, pointer)
     if problems := _batch_problems(spec):
         raise InvalidInput.of(*(FieldProblem(pointer + p.pointer, p.detail) for p in problems))
@@ -149,7 +149,7 @@ def batch_document(spec: BatchSpec) -> dict[str, Any]:
 
 
 def parse_record(body: bytes | msgspec.Raw, *, pointer: str = "") -> RecordSpec:
-    """A valid record, or InvalidInput that names every wrong field."""
+    """Return a valid record, or raise InvalidInput that names every wrong field."""
     document = decode(_RECORD, body, pointer)
     try:
         text = str(document.body, "utf-8")
@@ -176,14 +176,17 @@ def make_record(
     active: bool,
     options: RecordOptions = NO_OPTIONS,
 ) -> RecordSpec:
-    """A record as it was just declared, not judged yet: braces in its texts are those of a template."""
+    """Return a record as it was just declared, not validated yet. If its texts have braces, it is a template."""
     if placeholders.has_braces(endpoint) or (body is not None and placeholders.body_has_braces(body)):
         options = msgspec.structs.replace(options, templated=True)
     return RecordSpec(record_id, provider, endpoint, body, active, options)
 
 
 def record_document(spec: RecordSpec) -> dict[str, Any]:
-    """As it is shown: put again, it is the same record. Texts that are no templates are shown as such, if need be."""
+    """Return the record as it is shown.
+
+    Putting the document again gives the same record: braces are escaped if the stored texts are no templates.
+    """
     endpoint, body = spec.endpoint, spec.body
     if not spec.options.templated:
         endpoint, body = placeholders.escape(endpoint), placeholders.escape_body(body) if body is not None else None
@@ -215,7 +218,7 @@ def _endpoint_problem(endpoint: str) -> str | None:
 
 
 def call_url(base_url: str, endpoint: str) -> str:
-    """Exactly one slash between the two, whichever has it; a query may follow at once."""
+    """Join base URL and endpoint with exactly one slash; a query may follow the base URL directly."""
     base = base_url.rstrip("/")
     if not endpoint:
         return base_url
@@ -223,7 +226,7 @@ def call_url(base_url: str, endpoint: str) -> str:
 
 
 def parse_date(text: str) -> date | None:
-    """None if it is no date, or one that cannot be planned."""
+    """Return the date; None if the text is no date, or one that cannot be planned."""
     if not _DATE.fullmatch(text):
         return None
     try:
@@ -234,7 +237,10 @@ def parse_date(text: str) -> date | None:
 
 
 def window_of(spec: BatchSpec, day: date) -> Window:
-    """When the day's window begins and ends. A start that the clocks skip is moved on by as much as they are."""
+    """Return when the day's window begins and ends.
+
+    A start that the clocks skip moves forward by as much as they do.
+    """
     start_ms = _wall_ms(day, spec)
     length_ms = _ms(spec.window)
     if length_ms == DAY_MS:
@@ -243,7 +249,7 @@ def window_of(spec: BatchSpec, day: date) -> Window:
 
 
 def day_at(spec: BatchSpec, now_ms: int) -> date:
-    """The date whose window began last."""
+    """Return the date whose window began last."""
     day = to_datetime(now_ms).astimezone(ZoneInfo(spec.timezone)).date()
     return day if window_of(spec, day).start_ms <= now_ms else day - timedelta(days=1)
 

@@ -1,4 +1,4 @@
-"""What came of a call to a provider, and what follows for its run and for the provider.
+"""Outcomes of calls to a provider, and what follows for the run and for the provider.
 
 waiting ──► out ──► done                        2xx; what statuses mean: core.batches.records.expect
   ▲  │       │
@@ -24,18 +24,18 @@ RETRY_AFTER_MS_MAX = 86_400_000
 UNAVAILABLE = 503
 NOT_FOUND = frozenset({404, 410})
 MISSED_SHARE = 96
-"""Where a batch skips what it missed, a run may be late by one part in so many of its window."""
+"""Divisor of a window's length: a run that is later than this part of it is skipped if the batch skips missed runs."""
 
 CallState = Literal["waiting", "out", "retry", "aside", "done", "failed", "unknown", "skipped"]
 EndState = Literal["done", "failed", "unknown", "skipped"]
 Fault = Literal["time_out", "network", "refused"]
-"""``refused``: the guard, or the request itself, could not be sent; nothing left the machine."""
+"""``refused``: the guard refused the request, or it could not be sent at all; nothing left the machine."""
 Verdict = Literal["good", "bad", "none"]
-"""What a call says of its provider's health; the breaker counts bad ones in a row."""
+"""Effect of a call on its provider's health; the breaker counts bad calls in a row."""
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
-    """A call to be made. ``looks_up``: it asks whether an earlier attempt has arrived."""
+    """A call to be made. ``looks_up``: the call asks whether an earlier attempt has arrived."""
 
     handle: int
     attempt: int
@@ -49,11 +49,11 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     looks_up: bool = False
     verify_tls: bool = True
     expect: ExpectSpec | None = None
-    """Of the record."""
+    """Expected statuses of the record."""
 
 
 class CallResult(msgspec.Struct, frozen=True, gc=False):
-    """What the provider answered, or why there is no answer."""
+    """Answer of the provider, or the reason why there is none."""
 
     handle: int
     attempt: int
@@ -63,22 +63,22 @@ class CallResult(msgspec.Struct, frozen=True, gc=False):
     code: int | None = None
     fault: Fault | None = None
     arrived: bool = True
-    """Whether anything may have reached the provider; a connection that was never made cannot have."""
+    """True if the request may have reached the provider; false if no connection was made."""
     reason: str = ""
     payload: str | None = None
     retry_after_ms: int | None = None
-    """From the answer's ``Retry-After``, counted from ``ended_ms``."""
+    """Pause from the answer's ``Retry-After``, counted from ``ended_ms``."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """Do not send; record this instead."""
+    """Decision not to send; this state and reason are recorded instead."""
 
     state: Literal["failed", "unknown"]
     reason: str
 
 
 class CallSettlement(msgspec.Struct, frozen=True, gc=False):
-    """What shall become of a claimed run; it counts only if the run is still out at this attempt."""
+    """New state of a claimed run; it counts only if the run is still out at this attempt."""
 
     handle: int
     attempt: int
@@ -90,20 +90,20 @@ class CallSettlement(msgspec.Struct, frozen=True, gc=False):
     code: int | None = None
     payload: str | None = None
     not_before_ms: int = 0
-    """For a retry."""
+    """Earliest time of the next attempt, for a retry."""
     lost: bool = False
-    """For a retry: the call may have arrived."""
+    """True for a retry of a call that may have arrived."""
     verdict: Verdict = "none"
     closed_until_ms: int = 0
-    """The provider takes nothing before; 0 for "as it was"."""
+    """Time before which the provider takes no call; 0: unchanged."""
 
 
 def decide_call(method: Method, policy: Policy, *, attempt: int, lost: bool) -> Literal["send", "look_up"] | Refusal:
-    """What to do with a claimed run. ``lost``: an earlier attempt may have arrived."""
+    """Decide what to do with a claimed run. ``lost``: an earlier attempt may have arrived."""
     unsure = lost and method not in SAFE_METHODS
     if unsure and policy.unknown == "hold":
         return Refusal("unknown", "an earlier attempt was cut short and may have arrived; it is held for a person")
-    # A question does no harm, so the last attempt is asked about as well.
+    # A look-up does no harm, so it is made even after the last attempt.
     if unsure and policy.unknown == "look_up" and attempt <= policy.attempts_max + 1:
         return "look_up"
     if attempt > policy.attempts_max:
@@ -113,7 +113,7 @@ def decide_call(method: Method, policy: Policy, *, attempt: int, lost: bool) -> 
 
 
 def settle_call(call: Call, result: CallResult, policy: Policy, *, chance: float) -> CallSettlement:
-    """What follows from a result. ``chance`` in [0, 1) spreads retries."""
+    """Return the settlement that follows from a result. ``chance`` in [0, 1) spreads retries."""
     if call.looks_up:
         return _settle_look_up(call, result, policy, chance)
     meaning = _meaning(result, call.expect, policy.expect)
@@ -144,7 +144,10 @@ def _settle_look_up(call: Call, result: CallResult, policy: Policy, chance: floa
 
 
 def _settle_retry(call: Call, result: CallResult, policy: Policy, chance: float, *, lost: bool) -> CallSettlement:
-    """429 and 503 close the provider until they are over, not only this run."""
+    """Return the settlement for a call that failed for now: a retry, or the end after the last attempt.
+
+    429, 503 and any Retry-After close the provider for the pause, not only this run.
+    """
     pause_ms = retry_pause_ms(call.attempt, policy, chance=chance)
     closed_until_ms = 0
     if result.retry_after_ms is not None:
@@ -175,19 +178,22 @@ def _meaning(result: CallResult, *expected: ExpectSpec | None) -> Meaning:
 
 
 def _reason(result: CallResult) -> str:
-    """A good status that is not expected has no reason of its own."""
+    """Return the reason of the result; a good status that is not expected has none, so the status is named."""
     return result.reason or f"status {result.code}"
 
 
 def retry_pause_ms(attempt: int, policy: Policy, *, chance: float) -> int:
-    """Returns how long to wait after this attempt failed; ``chance`` lies in [0, 1)."""
+    """Return how long to wait after this attempt failed; ``chance`` lies in [0, 1)."""
     return backoff.pause_ms(
         attempt, base_ms=policy.retry_base_ms, cap_ms=policy.retry_cap_ms, jitter="full", chance=chance
     )
 
 
 def _done(result: CallResult) -> CallSettlement:
-    """By position: this is made for nearly every call, and names cost as much as the rest of it."""
+    """Return the settlement of a good call.
+
+    Arguments are given by position: this is made for nearly every call, and keywords would double its cost.
+    """
     return CallSettlement(
         result.handle,
         result.attempt,
@@ -230,10 +236,10 @@ def _settlement(
 
 
 def is_missed(due_ms: int, start_ms: int, end_ms: int, *, now_ms: int) -> bool:
-    """Whether a run of a batch that skips what it missed comes too late. Start and end are its day's window."""
+    """Return whether a run is too late, for a batch that skips missed runs. Start and end are its day's window."""
     return now_ms > missed_after_ms(due_ms, start_ms, end_ms)
 
 
 def missed_after_ms(due_ms: int, start_ms: int, end_ms: int) -> int:
-    """Returns until when such a run may start."""
+    """Return the latest time at which such a run may start."""
     return due_ms + (end_ms - start_ms) // MISSED_SHARE

@@ -1,4 +1,4 @@
-"""A day's plan, as it follows from its records alone: planned again from the same records, it is the same plan."""
+"""Plan of a day. It follows from the records alone: planning again from the same records gives the same plan."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from paceline.core.batches.spread import assign_slots, dues_ms, jittered_ms
 from paceline.core.batches.values import Placements, PlanOrder
 
 PAGE_RUNS = 10_000
-"""One transaction: short enough that claims in between are not held up."""
+"""Number of runs planned in one transaction: short enough not to hold up claims in between."""
 LATE_SHARE = 4
-"""A plan that begins late has at least a quarter of its window's length to spread over."""
+"""Divisor of a window's length: a late plan is spread over at least a quarter of it."""
 PUNCTUAL_MS, PUNCTUAL_SHARE = 1_000, 1_440
-"""Begun within a second, or a minute of a day, a plan is not late: else no record would keep its time."""
+"""Delay up to which a plan is not late: a second, or a minute for a whole day.
+
+Otherwise no record would keep its time.
+"""
 
 
 def no_placements() -> Placements:
@@ -26,10 +29,10 @@ def no_placements() -> Placements:
 
 
 def plan_window(spec: BatchSpec, day: date, *, now_ms: int) -> Window:
-    """The day's window; if it began a while ago, the rest of it, or a quarter of its length if less is left.
+    """Return the window to plan: the day's, or, if that began a while ago, the rest of it.
 
-    With the policy ``skip`` a late plan keeps its times, and what was missed is skipped. Times before those that keys
-    can hold are moved there.
+    A late plan has at least a quarter of the window's length. With the policy ``skip`` it keeps its times, and missed
+    runs are skipped. Times before those that keys can hold are moved there.
     """
     window = window_of(spec, day)
     length_ms = window.end_ms - window.start_ms
@@ -42,7 +45,10 @@ def plan_window(spec: BatchSpec, day: date, *, now_ms: int) -> Window:
 
 
 class DayPlan:
-    """When each record of an order is due in a window. Pages are cut from ``order.turns``, each by where it begins."""
+    """Due times of the records of a plan order in a window.
+
+    A page is a part of ``order.turns``, found by where it begins.
+    """
 
     def __init__(self, order: PlanOrder, window: Window, *, batch: str, jitter_ms_max: int) -> None:
         self.records = len(order.records)
@@ -61,12 +67,15 @@ class DayPlan:
             self._providers += array("I", [provider]) * count
 
     def page_records(self, begin: int) -> array[int]:
-        """The numbers of the records of a page."""
+        """Return the numbers of the records of a page."""
         numbers = self._order.records
         return array("q", [numbers[index] for index in self._turns(begin)])
 
     def page(self, begin: int, names: Mapping[int, str]) -> Placements:
-        """The runs of a page. ``names``: of its records, for their jitter; not looked at if the plan has none."""
+        """Return the runs of a page.
+
+        ``names``: names of its records, for their jitter; unused if the plan has no jitter.
+        """
         turns, providers = self._turns(begin), self._providers
         records, dues = self.page_records(begin), self._dues_ms(turns)
         if self.has_jitter:
@@ -74,7 +83,7 @@ class DayPlan:
         return Placements(records, array("q", [providers[index] for index in turns]), dues)
 
     def cursor_after(self, begin: int) -> tuple[int, int]:
-        """The provider's and the record's number of the last run of a page."""
+        """Return the provider's and the record's number of the last run of a page."""
         last = self._turns(begin)[-1]
         return self._providers[last], self._order.records[last]
 
@@ -97,7 +106,7 @@ class DayPlan:
         )
 
     def _next_ms(self, at: int) -> int:
-        """When the next run of the same provider is due, or the window ends."""
+        """Return when the next run of the same provider is due, or when the window ends."""
         slot = (at if self._positions is None else self._positions[at]) + 1
         if slot < self.records and self._providers[slot] == self._providers[at]:
             window = self._window
@@ -108,7 +117,7 @@ class DayPlan:
 
 
 def without_missed(page: Placements, spec: BatchSpec, window: Window, *, now_ms: int) -> tuple[Placements, Placements]:
-    """(what is to run, what ends at once): with the policy ``skip`` nothing runs that a claim would skip."""
+    """Divide a page into (runs to make, runs that end at once): with the policy ``skip`` missed runs are not made."""
     kept, missed = no_placements(), no_placements()
     if spec.missed != "skip" or min(page.dues_ms) >= now_ms:
         return page, missed

@@ -1,4 +1,4 @@
-"""A batch is deleted whole, in bounded passes: its runs first, then its records, then the batch itself."""
+"""Deletion of a batch in bounded passes: its runs first, then its records, then the batch itself."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import NamedTuple
 from paceline.errors import NotFound
 
 PASS_ROWS = 5_000
-"""Of runs and records in one pass: other writers come in between."""
+"""Number of runs and records deleted in one pass, so that other writers come in between."""
 GRACE_MS = 60_000
-"""Where a page of records and a deletion are no one act: so long after the mark all have seen it, or have ended."""
+"""Time after the mark until days and records are deleted, for a store whose writers may not have seen the mark.
+
+After this time every writer has seen the mark or has ended.
+"""
 
 
 class DeletePass(NamedTuple):
-    """What a pass has deleted. ``over``: nothing is left, not even the batch."""
+    """Counts of one pass of a deletion. ``over``: nothing is left, not even the batch."""
 
     runs: int
     records: int
@@ -25,5 +28,5 @@ def no_batch(batch: str) -> NotFound:
 
 
 def is_let_finish(state: str, at_ms: int, *, now_ms: int) -> bool:
-    """Whether a run is out with somebody: it stays until it is settled, or its lease has ended at ``at_ms``."""
+    """Return whether a run is out with a worker. It stays until it is settled, or its lease has ended at ``at_ms``."""
     return state == "out" and at_ms > now_ms

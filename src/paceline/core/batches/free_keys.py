@@ -1,4 +1,4 @@
-"""Two runs of a provider never share a millisecond: the later one moves on to the next that is free."""
+"""Free keys: no two runs of a provider share a millisecond; the later one moves to the next free one."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 CHUNK_KEYS = 256
-"""Used keys are read so many at a time."""
+"""Number of used keys that are read at a time."""
 
 
 class UsedKeys(NamedTuple):
-    """The keys that are used from one on; all before ``beyond`` are known."""
+    """Used keys from a certain key on; all used keys before ``beyond`` are known."""
 
     used: set[int]
     beyond: int
 
 
 def used_keys(found: Sequence[int]) -> UsedKeys:
-    """From the first ``CHUNK_KEYS`` that are used; fewer mean that there are no more."""
+    """Return the used keys, from the first ``CHUNK_KEYS`` of them; fewer mean that there are no more."""
     used = set(found)
     return UsedKeys(used, max(used) + 1 if len(found) >= CHUNK_KEYS else (1 << 63) - 1)
 

@@ -1,4 +1,4 @@
-"""When records are due that come while their batch's day is on: in the rest of the day; nobody else moves."""
+"""Due times of late records: they go into the rest of the day, and no other run moves."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from paceline.core.batches.spread import Gap, assign_slots, dues_ms, fill_gaps, 
 from paceline.core.batches.values import LateRecord, Placements, PlanOrder
 
 FEW = 64
-"""So many late records at once look for a gap each. More are spread evenly among themselves over the rest."""
+"""Number of late records up to which each looks for a gap. More are spread evenly over the rest of the day."""
 LOOK_MAX = 4_096
-"""A late record looks at no more due times than these for its gap."""
+"""Maximum number of due times that a late record looks at for its gap."""
 GOLDEN = (5**0.5 - 1) / 2
 SILVER = 2**0.5 - 1
 
 
 def rest_of(day: Day, *, now_ms: int) -> Window:
-    """The rest of a day's window; a millisecond if nothing is left."""
+    """Return the rest of a day's window; one millisecond if nothing is left."""
     return Window(max(now_ms, day.start_ms), max(day.end_ms, now_ms + 1))
 
 
 def part_for(record: LateRecord, day: Day, *, now_ms: int) -> Window:
-    """The part of the rest in which a late record looks for its gap."""
+    """Return the part of the rest of the day in which a late record looks for its gap."""
     rest = rest_of(day, now_ms=now_ms)
     runs = day.enqueued * (rest.end_ms - rest.start_ms) // (day.end_ms - day.start_ms)
     return Window(*stretch(record.place, start_ms=rest.start_ms, end_ms=rest.end_ms, runs=runs))
 
 
 def around(part: Window, *, cut_ms: int) -> Window:
-    """Where the nearest runs of a provider are looked for that has too many in the whole rest.
+    """Return the window in which to look for the nearest runs of a provider that has too many in the whole rest.
 
     ``cut_ms``: where the look along the part ended.
     """
@@ -42,10 +42,11 @@ def around(part: Window, *, cut_ms: int) -> Window:
 def gap_for(
     record: LateRecord, part: Window, page: Placements, *, taken: Sequence[int], own: Sequence[int], own_in: Window
 ) -> int:
-    """When a late record is due: in the middle of the largest gap of its part, with those before it counted in.
+    """Return when a late record is due: in the middle of the largest gap of its part, earlier late records included.
 
     ``taken`` are the due times of all runs in the part, ``own`` those of its provider in ``own_in``, and ``page`` has
-    the late records that were placed just now. Without a free millisecond it is due at the end: the store moves it on.
+    the late records that were placed just now. Without a free millisecond the record is due at the end: the store moves
+    it on.
     """
     start_ms, end_ms = part.start_ms, part.end_ms
     whole_ms = list(taken)
@@ -62,9 +63,9 @@ def gap_for(
 
 
 def spread_late(order: PlanOrder, day: Day, *, now_ms: int) -> Iterator[Placements]:
-    """Many late records as a plan of their own over the rest of the day, page by page.
+    """Yield many late records as a plan of their own over the rest of the day, page by page.
 
-    Records often come in many such lots. Each turns its grid by a golden share more than the last, and shifts it by
+    Records often come in many such lots. Each lot turns its grid by a golden share more than the last, and shifts it by
     part of a slot: so lots fill each other's gaps, for the whole and for each provider, where plain grids would meet.
     """
     total = len(order.records)
@@ -87,13 +88,13 @@ def spread_late(order: PlanOrder, day: Day, *, now_ms: int) -> Iterator[Placemen
 
 
 def _cut(page: Placements) -> Iterator[Placements]:
-    """A provider may have very many, so pages are cut by number all the same."""
+    """Cut a page into pages of ``PAGE_RUNS``, because one provider may have very many records."""
     for first in range(0, len(page.records), PAGE_RUNS):
         yield Placements(*(column[first : first + PAGE_RUNS] for column in page))
 
 
 def _shifted(rest: Window, total: int, share: float) -> Window:
-    """The rest of a day with its grid moved by a share of a slot."""
+    """Return the rest of a day with its grid moved by a share of a slot."""
     slot_ms = (rest.end_ms - rest.start_ms) / total
     start_ms = rest.start_ms + int(slot_ms * share)
     return Window(start_ms, start_ms + rest.end_ms - rest.start_ms)

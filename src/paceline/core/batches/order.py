@@ -1,4 +1,4 @@
-"""Which record gets which of its provider's slots: the grid of times stays, the order decides who stands where.
+"""Order in which records get their provider's slots: the times stay, the order decides which record gets which.
 
 ``spread``     by a hash of the name: records that come and go shift the others least
 ``imported``   as they were put for the first time
@@ -21,7 +21,7 @@ CHAIN_MAX = 100
 
 
 def slot_positions(order: PlanOrder, slots: Sequence[int]) -> array[int] | None:
-    """For each record of the order, by position, the position of its slot; None: each has the slot of its own.
+    """Return the position of each record's slot, by the record's position; None: each record has its own slot.
 
     ``slots`` are those of each provider, rising, provider by provider as the records are.
     """
@@ -41,7 +41,7 @@ def slot_positions(order: PlanOrder, slots: Sequence[int]) -> array[int] | None:
 
 
 def _in_order(order: PlanOrder, mine: range, by: Order) -> list[int]:
-    """A provider's positions in its order. They come by place, and sorting keeps that among equals."""
+    """Return a provider's positions in its order. They come by place, and sorting keeps that among equals."""
     records, priorities = order.records, order.priorities
     if by == "imported":
         return sorted(mine, key=records.__getitem__)
@@ -51,9 +51,10 @@ def _in_order(order: PlanOrder, mine: range, by: Order) -> list[int]:
 
 
 def _with_predecessors(order: PlanOrder, wanted: list[int], slots: Sequence[int]) -> list[int]:
-    """Goes through the slots in time. Of those that still wait, each slot takes the first whose predecessor has one.
+    """Return the positions in the order of the slots, with each record after its predecessor where possible.
 
-    If all that are left wait for records with later slots, the first of them takes it; then the run waits at its time.
+    Goes through the slots in time: each takes the first waiting record whose predecessor has a slot. If all that are
+    left wait for records with later slots, the first of them takes the slot; its run then waits when it is due.
     """
     followers = _followers(order)
     providers = array("I", [index for index, (_, count) in enumerate(order.providers) for _ in range(count)])
@@ -82,7 +83,10 @@ def _with_predecessors(order: PlanOrder, wanted: list[int], slots: Sequence[int]
 
 
 def _followers(order: PlanOrder) -> dict[int, list[int]]:
-    """By position: those that come right after it. Predecessors that are not planned are left out."""
+    """Return, by position, the records that come directly after a record.
+
+    Predecessors that are not planned are left out.
+    """
     numbers = {*order.after, *(number for number in order.after.values() if number is not None)}
     at = {record: position for position, record in enumerate(order.records) if record in numbers}
     found: defaultdict[int, list[int]] = defaultdict(list)
@@ -100,12 +104,12 @@ def _ranges(order: PlanOrder) -> Iterator[range]:
 
 
 def _unplaced(ranks: range, waiting: set[int], wanted: Sequence[int]) -> Iterator[int]:
-    """The provider's positions that wait, in its order, as they are at the time they are asked for."""
+    """Yield the provider's positions that still wait, in its order, as of the time each is asked for."""
     return (wanted[rank] for rank in ranks if wanted[rank] in waiting)
 
 
 def chain_problem(record: str, after: str, known: Mapping[str, str | None]) -> str | None:
-    """Why a record cannot come after another, or None. ``known``: what each record that is there comes after."""
+    """Return why a record cannot come after another, or None. ``known``: by existing record, what it comes after."""
     if after not in known:
         return f"there is no record {after!r} in the batch; put it first, or earlier in the same import"
     chain = [record]

@@ -1,4 +1,4 @@
-"""Runs that workers of your own carry out: whether a claimed one is handed out, and what follows from a report."""
+"""Runs that a user's workers carry out: whether a claimed one is handed out, and what follows from a report."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ AFTER_MS_MAX = RETRY_AFTER_MS_MAX
 
 
 class WorkReport(msgspec.Struct, frozen=True, gc=False):
-    """What a worker says came of a run. ``payload`` is kept with the result."""
+    """Report of a worker on a run. ``payload`` is kept with the result."""
 
     status: Literal["ok", "failed", "retry"]
     reason: str = ""
     latency_ms: float | None = None
     payload: str | None = None
     after_ms: int | None = None
-    """For a retry: this run comes again no sooner. Its provider is not closed by it."""
+    """Shortest pause before a retry of this run. It does not close the provider."""
 
 
 def refuse_to_hand_out(policy: Policy, *, attempt: int, lost: bool) -> Refusal | None:
-    """Returns how a claimed run ends without a worker; None: it is handed out.
+    """Return how a claimed run ends without a worker; None: it is handed out.
 
-    As for calls that are not safe to repeat: nobody but the worker knows whether its work is.
+    It is treated as a call that is not safe to repeat: only the worker knows whether its work is safe.
     """
     decision = decide_call("POST", policy, attempt=attempt, lost=lost)
     return decision if isinstance(decision, Refusal) else None
 
 
 def settle_report(run: OutCall, report: WorkReport, policy: Policy, *, ended_ms: int, chance: float) -> CallSettlement:
-    """Returns what follows from a report. ``chance`` in [0, 1) spreads retries.
+    """Return the settlement that follows from a report. ``chance`` in [0, 1) spreads retries.
 
     A retry counts against the provider, as an answer of 5xx does; a failure is the record's own, as one of 4xx.
     """

@@ -1,4 +1,4 @@
-"""When a provider's next runs may start: order, concurrency, rate, breaker, and the pace at which it catches up."""
+"""Starts of a provider's next runs: order, concurrency, rate, breaker, and the pace of a catch-up."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from paceline.core.batches.provider import BURST_US, Policy
 from paceline.core.batches.run_keys import NEVER_MS
 
 SPEED_MAX = 4
-"""Catching up never goes faster than so many times the usual pace; what then does not fit runs after the window."""
+"""Limit on the pace of a catch-up, as a multiple of the usual one; runs that then do not fit start after the window."""
 LATE_MS = 250
 LATE_GAPS = 2
-"""A run is behind its time, and is paced, when it is late by more than this and by more than so many usual gaps."""
+"""A run is late, and is paced, when it is late by more than ``LATE_MS`` and by more than this many usual gaps."""
 IDLE_MS = 2_000
-"""If nothing started for so long although something could, the provider was left alone: its next start is staggered."""
+"""Time without a start, although one was possible, after which a provider's next start is staggered."""
 SLACK_MS = 20
-"""Paced starts may bunch by so much, so that a pace faster than the claimer looks is still kept."""
+"""Time by which paced starts may bunch, so that a pace faster than the claims is still kept."""
 
 
 class Pace(msgspec.Struct, frozen=True, gc=False):
     """A provider's state between calls; it survives restarts."""
 
     rate_us: int = 0
-    """When the next token is there, in microseconds."""
+    """Time of the next token, in microseconds."""
     paced_ms: int = 0
-    """When the next run that is behind its time may start; no earlier than the last call's end."""
+    """Earliest start of the next late run; no earlier than the last call's end."""
     closed_until_ms: int = 0
     failures: int = 0
-    """Bad calls in a row."""
+    """Number of bad calls in a row."""
     staggered: bool = False
-    """``paced_ms`` keeps this provider from starting at the same moment as others; nothing is staggered twice."""
+    """True if ``paced_ms`` was set to stagger this provider against others; it is staggered only once."""
 
 
 class FirstRun(NamedTuple):
@@ -46,14 +46,14 @@ class FirstRun(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """What catching up needs to know: the usual gap between this provider's runs, and the end of the head's window."""
+    """Facts for the pace of a catch-up: the usual gap of this provider's runs, and the end of the head's window."""
 
     gap_ms: int
     end_ms: int
 
 
 class StartDecision(NamedTuple):
-    """Which of the front may start now, when to look again, and the pace afterwards."""
+    """The runs that may start now, when to look again, and the pace afterwards."""
 
     starts: list[FirstRun]
     ready_ms: int
@@ -70,11 +70,12 @@ def decide_starts(
     backlog: Backlog | None,
     phase: float,
 ) -> StartDecision:
-    """``front`` holds, in due order, all runs out or in back-off, and the first waiting ones: as many as have a place.
+    """Decide which of a provider's first runs start now.
 
-    A run in back-off keeps its place: it counts as in flight, so with one at a time nothing overtakes it.
-    ``backlog`` is given if one of the front is late. ``phase`` in [0, 1) keeps providers that begin to catch up at the
-    same moment from starting at the same moment. ``ready_ms`` knows nothing of the leases of what starts now.
+    ``front`` holds, in due order, all runs out or in back-off, and the first waiting ones: as many as have a place. A
+    run in back-off keeps its place: it counts as in flight, so with one at a time nothing overtakes it. ``backlog`` is
+    given if one of the front is late. ``phase`` in [0, 1) keeps providers that begin to catch up at the same moment
+    from starting at the same moment. ``ready_ms`` ignores the leases of the runs that start now.
     """
     if policy.paused or not front:
         return StartDecision([], NEVER_MS, pace)
@@ -85,12 +86,15 @@ def decide_starts(
         and runs_max > 0
         and starts_at_once(policy, head.at_ms, pace.closed_until_ms, now_ms, staggered=pace.staggered)
     ):
-        return StartDecision([head], NEVER_MS, pace)  # nothing below would say otherwise
+        return StartDecision([head], NEVER_MS, pace)  # the general case below would decide the same
     return _Lookout(policy, pace, now_ms, backlog, phase).open(front, runs_max)
 
 
 def starts_at_once(policy: Policy, due_ms: int, closed_until_ms: int, now_ms: int, *, staggered: bool) -> bool:
-    """The common case, by itself because it is decided so often: one at a time, none out, the head on time, no rate."""
+    """Return whether a provider's only run may start now, in the common case.
+
+    The common case is decided often, so it has its own function: one run at a time, none out, the run on time, no rate.
+    """
     return (
         0 <= now_ms - due_ms <= LATE_MS
         and closed_until_ms <= now_ms
@@ -102,7 +106,7 @@ def starts_at_once(policy: Policy, due_ms: int, closed_until_ms: int, now_ms: in
 
 
 class _Lookout:
-    """One look at a provider: goes through the front and lets start what passes every gate."""
+    """One pass over a provider's first runs that starts each run which passes every gate."""
 
     def __init__(self, policy: Policy, pace: Pace, now_ms: int, backlog: Backlog | None, phase: float) -> None:
         self._policy = policy
@@ -115,7 +119,7 @@ class _Lookout:
         policy, now_ms = self._policy, self._now_ms
         held = sum(run.state != "waiting" for run in front)
         flying = sum(run.state == "out" and run.at_ms > now_ms for run in front)
-        # After so many bad calls a single one shows whether the provider is back.
+        # After this many bad calls a single call shows whether the provider is back.
         flying_max = 1 if self._pace.failures >= policy.breaker_failures else policy.max_in_flight
         starts: list[FirstRun] = []
         ready_ms = NEVER_MS
@@ -141,7 +145,7 @@ class _Lookout:
         return StartDecision(starts, ready_ms, self._pace)
 
     def _opens_ms(self, run: FirstRun) -> int:
-        """When this run may start as far as its own time, the closure, the rate and the pace are concerned."""
+        """Return when this run may start by its own time, the closure, the rate and the pace."""
         pace, now_ms = self._pace, self._now_ms
         at_ms = max(run.at_ms, pace.closed_until_ms)
         if self._policy.rate_gap_us:
@@ -157,7 +161,7 @@ class _Lookout:
         return max(at_ms, pace.paced_ms)
 
     def _count(self, run: FirstRun) -> None:
-        """Moves the pace on by one start."""
+        """Move the pace on by one start."""
         pace, now_ms = self._pace, self._now_ms
         rate_us, paced_ms = pace.rate_us, pace.paced_ms
         if self._policy.rate_gap_us:
@@ -178,7 +182,7 @@ def is_late(due_ms: int, gap_ms: int, *, now_ms: int) -> bool:
 
 
 def catch_up_gap_ms(backlog: Backlog, *, due_ms: int, now_ms: int) -> int:
-    """The gap that spreads what is left from the head's due time on evenly over the time that is left."""
+    """Return the gap that spreads the remaining runs, from the head's due time on, evenly over the remaining time."""
     usual_ms = max(backlog.end_ms - due_ms, 1)
     left_ms = backlog.end_ms - now_ms
     if left_ms * SPEED_MAX <= usual_ms:
@@ -187,7 +191,10 @@ def catch_up_gap_ms(backlog: Backlog, *, due_ms: int, now_ms: int) -> int:
 
 
 def pace_after(pace: Pace, policy: Policy, *, verdict: Verdict, closed_until_ms: int, now_ms: int) -> Pace:
-    """The pace after a call: the breaker opens after so many bad calls in a row, and one good call closes it."""
+    """Return the pace after a call.
+
+    The breaker opens after ``breaker_failures`` bad calls in a row; one good call closes it.
+    """
     failures = pace.failures + (verdict == "bad")
     if verdict == "good":
         failures = 0
@@ -195,7 +202,7 @@ def pace_after(pace: Pace, policy: Policy, *, verdict: Verdict, closed_until_ms:
         closed_until_ms = max(closed_until_ms, now_ms + policy.breaker_open_ms)
     return Pace(
         rate_us=pace.rate_us,
-        paced_ms=max(pace.paced_ms, now_ms),  # what had to wait for this call was not left alone
+        paced_ms=max(pace.paced_ms, now_ms),  # time spent waiting for this call is not idle time
         closed_until_ms=max(pace.closed_until_ms, closed_until_ms),
         failures=failures,
         staggered=pace.staggered,
@@ -203,16 +210,16 @@ def pace_after(pace: Pace, policy: Policy, *, verdict: Verdict, closed_until_ms:
 
 
 def ends_well(verdict: Verdict, closed_until_ms: int) -> bool:
-    """The common case of ``pace_after``, by itself because it is so frequent: a good call that closes nothing.
+    """Return whether a call is the common case of ``pace_after``: good, and closes nothing.
 
     Then the pace need not be known: no bad call counts any more, the pace is no earlier than the call's end, and all
-    else stays as it was.
+    else stays as it was. The common case has its own function because it is so frequent.
     """
     return verdict == "good" and not closed_until_ms
 
 
 def pace_pulled_back(pace: Pace, policy: Policy, *, now_ms: int, wait_ms_max: int) -> Pace:
-    """The pace after the clock was set back: nothing in it lies further ahead than it can have meant."""
+    """Return the pace after the clock was set back: none of its times lies further ahead than it can have meant."""
     return msgspec.structs.replace(
         pace,
         rate_us=min(pace.rate_us, now_ms * 1_000 + policy.rate_gap_us),

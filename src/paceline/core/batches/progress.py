@@ -1,4 +1,4 @@
-"""How far a day of a batch is, and when it will end."""
+"""Progress of a batch's day, and when the day will end."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from paceline.core.batches.pace import SPEED_MAX
 
 
 class Progress(NamedTuple):
-    """``planned``: runs whose time has come. ``behind``: those of them that have not ended.
+    """Progress of a day.
 
-    ``ends_ms``: the earliest and the latest time at which the last run ends, if nothing stands in its way; None: all
-    have ended.
+    ``planned``: runs whose time has come. ``behind``: those of them that have not ended. ``ends_ms``: the earliest and
+    the latest time at which the last run ends, if nothing delays it; None: all have ended.
     """
 
     planned: int
@@ -20,10 +20,11 @@ class Progress(NamedTuple):
 
 
 def day_progress(*, runs: int, left: int, start_ms: int, end_ms: int, now_ms: int) -> Progress:
-    """Return the progress of a day of so many runs, of which ``left`` have not ended.
+    """Return the progress of a day of ``runs`` runs, of which ``left`` have not ended.
 
-    A day is spread evenly, so its plan stands where its time stands. What is behind is caught up at the usual pace at
-    the least and at SPEED_MAX times that at the most, and the last run is not due before the day's end.
+    A day is spread evenly, so the share of its time that has passed is the share of its runs that should have started.
+    Late runs are caught up at least at the usual pace and at most at ``SPEED_MAX`` times that; the last run is not due
+    before the day's end.
     """
     window_ms = max(1, end_ms - start_ms)
     passed_ms = min(max(0, now_ms - start_ms), window_ms)

@@ -28,17 +28,17 @@ RATE_CALLS_MAX = 1_000_000
 DAY_MS = 86_400_000
 TIMEOUT_MS_MIN, TIMEOUT_MS_MAX = 100, 600_000
 BURST_US = 100_000
-"""Tokens pile up for so long at most: calls stay evenly spaced, and a rate beyond ten a second is still reached."""
+"""Longest time over which unused tokens add up: calls stay evenly spaced, and rates above ten a second are reached."""
 _RATE = re.compile(r"(\d{1,7})/(\d{1,12}(?:ms|s|m|h|d))", re.ASCII)
 
 WhenUnknown = Literal["retry", "hold", "look_up"]
 Order = Literal["spread", "imported", "priority"]
-"""Which record gets which of its provider's times: ``core.batches.order``."""
+"""Rule that gives a provider's times to its records: see ``core.batches.order``."""
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 ProviderKind = Literal["http", "outgoing"]
-"""Who carries out a provider's runs: Paceline calls it, or workers of your own claim them."""
+"""Party that carries out a provider's runs: Paceline calls the provider, or a user's workers claim the runs."""
 SAFE_METHODS = frozenset({"GET", "PUT", "DELETE"})
-"""Repeating one of these does what doing it once does."""
+"""Methods whose repetition has the same effect as a single request."""
 
 
 class RetrySpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -64,7 +64,7 @@ class ProviderSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         shown("Values may hold placeholders; they are kept sealed, and shown as `***`.", maxProperties=HEADERS_MAX),
     ] = {}
     method: Method | None = None
-    """None: POST for a record with a body, GET for one without."""
+    """Method of the calls. None: POST for a record with a body, GET for one without."""
     max_in_flight: Annotated[int, shown(minimum=1, maximum=IN_FLIGHT_MAX)] = 1
     rate: Annotated[str | None, shown(sentence(RATE_RULE), pattern="^[0-9]{1,7}/[0-9]{1,12}(ms|s|m|h|d)$")] = None
     timeout: Annotated[Duration, shown("For one call; from 100ms to 10m.")] = "30s"
@@ -72,17 +72,20 @@ class ProviderSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retry: RetrySpec = RetrySpec()
     breaker: BreakerSpec = BreakerSpec()
     unknown: WhenUnknown = "retry"
-    """What follows when a call that is not safe to repeat may have arrived: the same ``Idempotency-Key`` again, a
-    dead letter for a person to look at, or a question to the provider first."""
+    """Reaction when a call that is not safe to repeat may have arrived.
+
+    Send it again with the same ``Idempotency-Key``, make a dead letter for a person to look at, or ask the provider
+    first.
+    """
     look_up: str | None = None
-    """The path that answers 2xx if the run named in it has arrived and 404 if not, for example "/calls/{run}"."""
+    """Path that answers 2xx if the run named in it has arrived and 404 if not, for example "/calls/{run}"."""
     verify_tls: bool = True
     order: Annotated[Order, shown("Which record gets which of the provider's times.")] = "spread"
     paused: bool = False
 
 
 class ProviderDefinition(msgspec.Struct, frozen=True):
-    """A provider in the store. ``number`` names it inside keys."""
+    """A provider in the store. ``number`` stands for the provider in the keys of its runs."""
 
     id: str
     number: int
@@ -93,13 +96,13 @@ class ProviderDefinition(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """What a claim and a settlement need of a provider, in numbers."""
+    """Limits of a provider in numbers, for claims and settlements."""
 
     max_in_flight: int
     rate_gap_us: int
-    """0: no limit."""
+    """Microseconds between two calls; 0: no limit."""
     timeout_ms: int
-    """Of one call. 0 for a provider of kind ``outgoing``: its workers say how long their leases last."""
+    """Time-out of one call. 0 for a provider of kind ``outgoing``: its workers say how long their leases last."""
     attempts_max: int
     retry_base_ms: int
     retry_cap_ms: int
@@ -120,14 +123,14 @@ class KnownPolicy(NamedTuple):
 
 
 CALL_FIELDS = ("base_url", "headers", "method", "look_up", "expect")
-"""What a provider of kind ``outgoing`` has not."""
+"""Fields that a provider of kind ``outgoing`` cannot have."""
 POLICIES_MAX = 65_536
-"""A process remembers the policies of so many providers."""
+"""Maximum number of providers whose policies a process remembers."""
 _PROVIDER = msgspec.json.Decoder(ProviderSpec)
 
 
 def parse_provider(body: bytes, *, pointer: str = "") -> ProviderSpec:
-    """A valid spec, or InvalidInput that names every wrong field."""
+    """Return a valid spec, or raise InvalidInput that names every wrong field."""
     spec = decode(_PROVIDER, body, pointer)
     if problems := provider_problems(spec):
         raise InvalidInput.of(*(FieldProblem(pointer + p.pointer, p.detail) for p in problems))
@@ -139,19 +142,19 @@ def parse_stored_provider(text: str | bytes) -> ProviderSpec:
 
 
 def provider_document(spec: ProviderSpec) -> dict[str, Any]:
-    """As it is shown: every default spelled out, no header's value."""
+    """Return the provider as it is shown: with every default, and with its headers' values hidden."""
     document: dict[str, Any] = msgspec.to_builtins(spec)
     document["headers"] = dict.fromkeys(spec.headers, HIDDEN)
     return document
 
 
 def keep_hidden(spec: ProviderSpec, stored: ProviderSpec | None) -> ProviderSpec:
-    """The spec with the stored values of those headers that were given back as they are shown."""
+    """Return the spec with the stored value of each header that was given as it is shown (hidden)."""
     return msgspec.structs.replace(spec, headers=with_hidden(spec.headers, stored.headers if stored else {}))
 
 
 def with_hidden(headers: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
-    """The headers, with the known values of those that were given back as they are shown."""
+    """Return the headers with the known value of each one that was given as it is shown (hidden)."""
     if missing := [name for name, value in headers.items() if value == HIDDEN and name not in known]:
         raise InvalidInput.of(*(FieldProblem(f"/headers/{name}", "give the header's value") for name in missing))
     return {name: known[name] if value == HIDDEN else value for name, value in headers.items()}
@@ -180,7 +183,7 @@ def known_policy(name: str, revision: int, spec_text: str | bytes) -> KnownPolic
 
 @lru_cache(maxsize=1_024)
 def rate_gap_us(rate: str) -> int:
-    """Microseconds between two calls, for a rate that was validated."""
+    """Return the microseconds between two calls, for a rate that was validated."""
     match = _RATE.fullmatch(rate)
     assert match is not None
     return -(-_ms(match[2]) * 1_000 // int(match[1]))
@@ -212,7 +215,7 @@ def _http_problems(spec: ProviderSpec) -> list[FieldProblem]:
 
 
 def _outgoing_problems(spec: ProviderSpec) -> list[FieldProblem]:
-    """Nothing is called, so nothing may be given that only a call needs."""
+    """Return a problem for each field that only a call needs, because nothing is called."""
     given = [name for name in CALL_FIELDS if getattr(spec, name)]
     problems = [FieldProblem(f"/{name}", 'is for kind "http": a worker of your own is not called') for name in given]
     if spec.unknown == "look_up":

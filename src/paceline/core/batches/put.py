@@ -1,4 +1,4 @@
-"""Created, replaced or unchanged: what a put does to a provider, a batch or a record."""
+"""Dispositions of a put of a provider, a batch or a record: created, replaced or unchanged."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Disposition = Literal["created", "replaced", "unchanged", "revision_mismatch"]
 
 
 def put_disposition(*, revision: int | None, expected: int | None, same: bool) -> Disposition:
-    """What a put of a provider or a batch does.
+    """Return what a put of a provider or a batch does.
 
-    ``revision``: of what is there, None if there is nothing; ``same``: it says what the put says. ``expected``: the
-    revision that the caller has seen, 0 for nothing, None if the caller does not care.
+    ``revision``: the stored one, None if nothing is stored; ``same``: the stored definition equals the new one.
+    ``expected``: the revision that the caller has seen, 0 for nothing, None if the caller does not care.
     """
     if expected is not None and expected != (revision or 0):
         return "revision_mismatch"
@@ -26,7 +26,7 @@ def put_disposition(*, revision: int | None, expected: int | None, same: bool) -
 
 
 class RecordState(NamedTuple):
-    """A record as it is, or shall be. ``number`` and ``provider`` are numbers."""
+    """A record as it is stored, or as a put wants it. ``provider`` is the provider's number."""
 
     number: int
     provider: int
@@ -38,10 +38,10 @@ class RecordState(NamedTuple):
 
 
 class RecordChange(NamedTuple):
-    """What a put does to a record.
+    """Effect of a put on a record.
 
     ``late``: what follows if a day of its batch is on. ``comes``: the record is to be planned into that day. ``goes``:
-    it is no longer. ``stays``: it is, or is not, as before.
+    it no longer is. ``stays``: nothing changes for that day.
     """
 
     disposition: Literal["created", "replaced", "unchanged"]
@@ -59,35 +59,35 @@ _REPLACED = {late: RecordChange("replaced", late) for late in ("comes", "goes", 
 
 
 def put_record(now: RecordState | None, after: RecordState) -> RecordChange:
-    """What becomes of a record that is put; ``now`` None: there is none of that name."""
+    """Return the effect of a put on a record; ``now`` None: no record has that name."""
     if now == after:
         return _UNCHANGED
     if now is None or now.deleted:
         return _CREATED["comes" if after.active else "goes"]
     if not after.active:
         return _REPLACED["goes"]
-    # Also one that only changed its provider: a plan that is under way may have passed the new one already.
+    # Also if only the provider changed: a plan in progress may have passed the new provider already.
     comes = not now.active or now.provider != after.provider
     return _REPLACED["comes" if comes else "stays"]
 
 
 def new_names(records: Iterable[RecordSpec], *, providers: Collection[str], known: Collection[str]) -> list[str]:
-    """The names that are new, in the order in which they get numbers: that of the import, which a provider may keep."""
+    """Return the new names in the order in which they get numbers: that of the import, which a provider may keep."""
     new = (record.id for record in records if record.provider in providers and record.id not in known)
     return list(dict.fromkeys(new))
 
 
 class RecordPuts:
-    """A page of records, judged one by one against what is there. ``now``: all of them by name, as they are after it.
+    """Judges a page of records one by one. ``now``: all of them by name, as they are afterwards.
 
-    ``came`` and ``went``: by name, the numbers of those that are to be planned into a day that is on, and of those that
-    no longer are.
+    ``came`` and ``went``: numbers, by name, of the records that are to be planned into a day that is on, and of those
+    that no longer are.
     """
 
     def __init__(
         self, known: Mapping[str, RecordState], *, providers: Mapping[str, int], numbers: Mapping[str, int]
     ) -> None:
-        """``numbers``: of the records that are new, by name (``new_names``)."""
+        """Take the existing records by name. ``numbers``: numbers of the new records by name (``new_names``)."""
         self._known = known
         self._providers = providers
         self._numbers = numbers
@@ -99,7 +99,7 @@ class RecordPuts:
         return [self._judge(record) for record in records]
 
     def changed(self) -> dict[str, RecordState]:
-        """The records that are to be written, by name."""
+        """Return the records that must be written, by name."""
         return {name: after for name, after in self.now.items() if after != self._known.get(name)}
 
     def _judge(self, record: RecordSpec) -> RecordPut:

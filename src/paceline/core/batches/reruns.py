@@ -1,8 +1,8 @@
-"""Reruns: what ended on a day runs again, as a round of its own beside the day.
+"""Reruns: runs that ended on a day run again, as a round of their own beside the day.
 
 The first rerun of ``orders/a@2026-11-15`` is ``orders/a@2026-11-15~1``. A round is kept as a day is, so its runs are
 made once, however often somebody asks. While a run of the newest round has not ended, a rerun adds to that round, and
-what it has already stays one; only when all of it has ended does a rerun begin another round.
+runs that it has already stay single; only when the whole round has ended does a rerun begin another.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from paceline.core.batches.values import Placements
 
 RERUNS_MAX = 99
 GAP_MS = 1_000
-"""Runs of one provider are so far apart, or closer if they are so many that they would not fit."""
+"""Time between two runs of one provider; shorter if there are so many that they would not fit."""
 ENDED_STATES = ("done", "failed", "unknown", "skipped")
 MARK = "~"
 
@@ -32,26 +32,26 @@ class Again(NamedTuple):
 
 
 def round_name(date: str, number: int) -> str:
-    """The name of a day's round; 0 is the day itself."""
+    """Return the name of a day's round; 0 is the day itself."""
     return f"{date}{MARK}{number}" if number else date
 
 
 def split_round(name: str) -> tuple[str, int]:
-    """The date, and the number of the round."""
+    """Return the date and the number of the round."""
     date, _, number = name.partition(MARK)
     return date, int(number) if number else 0
 
 
 def is_round(name: str) -> bool:
-    """Whether this is a rerun of a day, and not the day itself."""
+    """Return whether the name is that of a rerun, and not of the day itself."""
     return MARK in name
 
 
 def rerun_window(counts: Sequence[int], rate_gaps_ms: Sequence[int], *, room_ms: int, now_ms: int) -> Window:
-    """From now on, as long as the provider with the most to do needs.
+    """Return a window that begins now and is as long as the provider with the most runs needs.
 
-    ``counts`` and ``rate_gaps_ms`` are by provider; ``room_ms`` is the time into which all is squeezed if it is much,
-    as far as the rates allow.
+    ``counts`` and ``rate_gaps_ms`` are by provider; ``room_ms`` is the time into which many runs are squeezed, as far
+    as the rates allow.
     """
     needed_ms = max((count * GAP_MS for count in counts), default=GAP_MS)
     least_ms = max((count * gap_ms for count, gap_ms in zip(counts, rate_gaps_ms, strict=True)), default=1)
@@ -59,7 +59,7 @@ def rerun_window(counts: Sequence[int], rate_gaps_ms: Sequence[int], *, room_ms:
 
 
 def place_again(runs: Sequence[Again], window: Window) -> Placements:
-    """Each provider's runs in their old order, evenly over the window, as a day is."""
+    """Place each provider's runs in their old order, evenly over the window, as a day is."""
     page = no_placements()
     by_provider: dict[int, list[Again]] = {}
     for run in sorted(runs):

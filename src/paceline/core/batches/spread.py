@@ -1,4 +1,4 @@
-"""When a batch's records are due: evenly as a whole, evenly for each provider, and the same tomorrow.
+"""Due times of a batch's records: evenly as a whole, evenly for each provider, and the same tomorrow.
 
 A window with n records is a grid of n equal slots, so the whole is even by construction. A provider with m of them is
 given one slot in each m-th part of the window: record k gets a slot s with k·n/m <= s < (k+1)·n/m. From this rule alone
@@ -31,10 +31,13 @@ REPORT_WIDTHS_MS = (
     *(1_000, 2_000, 5_000, 10_000, 15_000, 30_000),
     *(60_000, 120_000, 300_000, 600_000, 900_000, 1_800_000),
 )
-"""Reports count runs in windows of such a width: the least that makes no more than so many. A day has quarters of an
-hour; planning knows no such windows."""
+"""Widths of the windows in which reports count runs.
+
+A report takes the smallest that makes at most ``REPORT_WINDOWS_MAX`` windows: a day has quarters of an hour. Planning
+does not use these windows.
+"""
 LOOK_RUNS = 2_048
-"""A late addition looks at about so many runs for its gap, so that its cost does not grow with the day."""
+"""Approximate number of runs that a late record looks at for its gap, so that its cost does not grow with the day."""
 _MINUTE_MS = 60_000
 _PLACES = 1 << 32
 _MIX = 0x45D9F3B
@@ -43,7 +46,7 @@ _WHOLE_WEIGHT = 4  # with equal weights, adds and removes in turn have opened ga
 
 
 class Evenness(NamedTuple):
-    """How even a day is. ``ratio`` is the largest gap over the ideal one: 1 is perfect; 0 if there are no runs."""
+    """Evenness of a day. ``ratio`` is the largest gap over the ideal one: 1 is perfect; 0 if there are no runs."""
 
     runs: int
     ideal_gap_ms: float
@@ -53,14 +56,14 @@ class Evenness(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """The ideal gaps of a day: of all runs together, and of the runs of one provider."""
+    """Ideal gaps of a day: of all runs together, and of the runs of one provider."""
 
     whole_ms: float
     provider_ms: float
 
 
 def assign_slots(counts: Sequence[int]) -> list[array[int]]:
-    """For each provider, by its number of records, its slots of the grid in rising order; each slot is used once.
+    """Return the slots of each provider in rising order, by its number of records; each slot is used once.
 
     Parts that end together are served in the order of the providers, so keep that order the same from day to day.
     """
@@ -69,14 +72,14 @@ def assign_slots(counts: Sequence[int]) -> list[array[int]]:
         return [array("I", range(count)) for count in counts]
     slots = [array("I") for _ in counts]
     give = [mine.append for mine in slots]
-    # A part is one number: its end, then its provider. The heap holds those that have begun; the others wait for the
-    # slot in which they begin, which is where the provider's part before them ends. So both stay small.
+    # A part is one number: its end, then its provider. The heap holds the parts that have begun; the others wait for
+    # the slot in which they begin, which is where the provider's previous part ends. So both stay small.
     bits = len(counts).bit_length()
     mask = (1 << bits) - 1
     begun = [-(-total // count) << bits | provider for provider, count in enumerate(counts) if count]
     heapify(begun)
     waiting: dict[int, int | list[int]] = {}
-    next_ends = [2 * total + count - 1 for count in counts]  # times count, rounded up: the end of the part to come
+    next_ends = [2 * total + count - 1 for count in counts]  # times count, rounded up: the end of the next part
     for slot in range(total):
         new = waiting.pop(slot, None)
         if new is None:
@@ -96,7 +99,7 @@ def assign_slots(counts: Sequence[int]) -> list[array[int]]:
 
 
 def _wait(waiting: dict[int, int | list[int]], slot: int, part: int) -> None:
-    """Most slots begin one part: a number alone is cheaper than a list of one."""
+    """Let a part wait for its slot. Most slots begin one part: a number alone is cheaper than a list of one."""
     others = waiting.get(slot)
     if others is None:
         waiting[slot] = part
@@ -107,49 +110,49 @@ def _wait(waiting: dict[int, int | list[int]], slot: int, part: int) -> None:
 
 
 def dues_ms(slots: Sequence[int], n: int, *, start_ms: int, end_ms: int) -> array[int]:
-    """The due times of one provider: when its slots begin.
+    """Return the due times of one provider: when its slots begin.
 
     They are strictly rising if the window has a millisecond for each of the batch's n records. The window's end is slot
-    0 of a window that follows at once: midnight is no gap.
+    0 of a window that follows directly: midnight is no gap.
     """
     window_ms = end_ms - start_ms
     return array("q", [start_ms + slot * window_ms // n for slot in slots])
 
 
 def place_of(batch: str, record: str) -> int:
-    """A record's place among its provider's records: a 32-bit hash of its name.
+    """Return a record's place among its provider's records: a 32-bit hash of its name.
 
-    Records that come and go do so all over the day, so that m others shift a record by about the square root of m
-    gaps, where an order by name would shift it by up to m.
+    Records that come and go do so all over the day, so that m others shift a record by about the square root of m gaps,
+    where an order by name would shift it by up to m.
     """
     return places_of(batch, (record,))[0]
 
 
 def places_of(batch: str, records: Iterable[str]) -> list[int]:
-    """The places of many records of a batch."""
+    """Return the places of many records of a batch."""
     begun = crc32(f"{batch}/".encode("utf-8", "surrogatepass"))
     hashes = [crc32(record.encode("utf-8", "surrogatepass"), begun) for record in records]
-    # Names that differ in a digit differ everywhere.
+    # Mix the bits, so that names that differ in one digit get distant places.
     mixed = [(place ^ place >> 16) * _MIX % _PLACES for place in hashes]
     return [place ^ place >> 16 for place in mixed]
 
 
 def jitter_ms(batch: str, record: str, *, jitter_ms_max: int) -> int:
-    """The record's own delay, from 0 to less than the maximum: the same every day."""
+    """Return the record's own delay, from 0 to less than the maximum: the same every day."""
     return int(stable_fraction(f"jitter:{batch}/{record}") * jitter_ms_max)
 
 
 def jittered_ms(due_ms: int, next_ms: int, *, batch: str, record: str, jitter_ms_max: int) -> int:
-    """A run's due time with its jitter, which ends before ``next_ms``: the provider's next run, or the window's end.
+    """Return a run's due time with its jitter, before ``next_ms``: the provider's next run, or the window's end.
 
-    A longer jitter is as good as the whole way there. So no neighbour is overtaken, and no two are three ideal gaps
+    A longer jitter is cut to the distance to ``next_ms``. So no neighbour is overtaken, and no two are three ideal gaps
     apart.
     """
     return due_ms + jitter_ms(batch, record, jitter_ms_max=min(jitter_ms_max, next_ms - due_ms))
 
 
 def stretch(place: int, *, start_ms: int, end_ms: int, runs: int, look_runs: int = LOOK_RUNS) -> tuple[int, int]:
-    """The part of the rest of a window, with ``runs`` left in it, in which a late record looks for a gap.
+    """Return the part of the rest of a window, with ``runs`` left in it, in which a late record looks for a gap.
 
     Places are spread evenly, so all parts of the rest get their share of the additions.
     """
@@ -165,11 +168,12 @@ def stretch(place: int, *, start_ms: int, end_ms: int, runs: int, look_runs: int
 def fill_gaps(
     whole_ms: Sequence[int], provider_ms: Sequence[int], *, start_ms: int, end_ms: int, count: int, gap: Gap
 ) -> list[int]:
-    """Due times, rising, for ``count`` more records of one provider strictly between start and end; nobody moves.
+    """Return rising due times for ``count`` more records of one provider strictly between start and end.
 
-    ``whole_ms`` are the sorted due times of all runs between start and end, ``provider_ms`` those of the provider, and
-    may go beyond: its nearest runs before and after count. Each addition halves the gap of the whole where that evens
-    out most, for the whole and for the provider. Fewer than ``count`` come back if there is no free millisecond left.
+    No other run moves. ``whole_ms`` are the sorted due times of all runs between start and end, ``provider_ms`` those
+    of the provider, and may go beyond: its nearest runs before and after count. Each addition halves the gap of the
+    whole where that evens out most, for the whole and for the provider. Fewer than ``count`` come back if there is no
+    free millisecond left.
     """
     if not whole_ms:
         count = min(count, end_ms - start_ms - 1)
@@ -181,7 +185,7 @@ def fill_gaps(
     while offers and len(found) < count:
         left, right = offers[0][2:]
         offer = mine.offer(left, right)
-        if offer != offers[0]:  # the provider has a new run near by, which only ever makes an offer worse
+        if offer != offers[0]:  # the provider has a new run close by, which can only make an offer worse
             heapreplace(offers, offer)
             continue
         heappop(offers)
@@ -195,11 +199,11 @@ def fill_gaps(
 
 
 class _Mine:
-    """The provider's own runs, against which the gaps of the whole are judged."""
+    """Runs of one provider, by which the gaps of the whole are judged."""
 
     def __init__(self, provider_ms: Sequence[int], *, start_ms: int, end_ms: int, gap: Gap) -> None:
         self._dues_ms = list(provider_ms)
-        # What lies beyond an edge is not known; half an ideal gap away is where a run is to be expected.
+        # Runs beyond an edge are not known; one is to be expected half an ideal gap away.
         self._before_ms = start_ms - gap.provider_ms / 2
         self._after_ms = end_ms + gap.provider_ms / 2
         self._gap = gap
@@ -208,10 +212,11 @@ class _Mine:
         insort(self._dues_ms, due_ms)
 
     def offer(self, left_ms: int, right_ms: int) -> tuple[float, int, int, int]:
-        """The best offer is the smallest: by how much halving this gap lowers the sum of all gaps' fourth powers.
+        """Return a sortable offer; the smallest is the best.
 
-        Gaps are counted in ideal ones, those of the whole weighted, beside those of the provider. The power makes the
-        largest gaps go first, and a place that serves both win over one that serves one of them.
+        Its first part is by how much halving this gap lowers the sum of all gaps' fourth powers. Gaps are counted in
+        ideal ones, those of the whole weighted, beside those of the provider. The power makes the largest gaps go
+        first, and a place that serves both win over one that serves one of them.
         """
         middle_ms = (left_ms + right_ms) // 2
         index = bisect_left(self._dues_ms, middle_ms)
@@ -229,7 +234,10 @@ def _gain(before_ms: float, middle_ms: int, after_ms: float, ideal_ms: float) ->
 
 
 def evenness(dues_ms: Iterable[int], *, start_ms: int, end_ms: int) -> Evenness:
-    """The figures of sorted due times, in one pass. From the last run to the first of a next such window is a gap."""
+    """Return the figures of sorted due times, in one pass.
+
+    The time from the last run to the first run of a next such window is a gap, too.
+    """
     runs = max_gap_ms = worst = in_minute = 0
     first_ms = before_ms = start_ms
     minute = -1
@@ -251,13 +259,13 @@ def evenness(dues_ms: Iterable[int], *, start_ms: int, end_ms: int) -> Evenness:
 
 
 def report_width_ms(*, start_ms: int, end_ms: int) -> int:
-    """How wide the windows of a report are that fit the length of a day."""
+    """Return the width of a report's windows that fits the length of a day."""
     fitting = (width_ms for width_ms in REPORT_WIDTHS_MS if (end_ms - start_ms) <= width_ms * REPORT_WINDOWS_MAX)
     return next(fitting, max(REPORT_WIDTHS_MS[-1], -(-(end_ms - start_ms) // REPORT_WINDOWS_MAX)))
 
 
 def windows(dues_ms: Iterable[int], *, start_ms: int, end_ms: int, width_ms: int) -> list[int]:
-    """How many runs are due in each window; what lies outside counts in the first or the last."""
+    """Return how many runs are due in each window; runs outside count in the first or the last."""
     counted = [0] * max(1, -(-(end_ms - start_ms) // width_ms))
     last = len(counted) - 1
     for due_ms in dues_ms:

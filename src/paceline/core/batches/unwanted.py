@@ -1,4 +1,4 @@
-"""Runs that must not start where they stand: ended, set aside with their batch, or moved to another provider."""
+"""Unwanted runs, which must not start where they are: ended, set aside with their batch, or moved elsewhere."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ MISSED = "missed: its time had passed, and its batch skips what it missed"
 MISSED_WHEN_PLANNED = "missed: its time had passed when the day was planned"
 ASIDE = "its batch is paused"
 WAIT_MS_MIN, WAIT_MS_MAX, WAIT_SHARE = 1_000, 900_000, 1_440
-"""A run whose predecessor has not ended is looked at again after a quarter of the delay, but not before a second or a
-minute of a day has passed, and then within a quarter of an hour."""
+"""Pause before a run whose predecessor has not ended is looked at again: a quarter of the delay, within limits.
+
+The pause is at least a second, or a minute for a whole day, and at most a quarter of an hour.
+"""
 
 
 class DayFacts(NamedTuple):
-    """What a run's day and batch say of it. ``skips``: runs that missed their time are not caught up."""
+    """Facts of a run's day and batch. ``skips``: runs that missed their time are not caught up."""
 
     batch: str
     batch_number: int
@@ -45,23 +47,23 @@ class RunFacts(NamedTuple):
     at_ms: int
     attempt: int
     lost: int
-    """An earlier attempt may have arrived."""
+    """Nonzero if an earlier attempt may have arrived."""
     provider: int
     record_provider: int | None
     """The provider that its record names; None: the record was deleted or is not active."""
     before: Predecessor | None = None
-    """Of a run whose record comes after another, and whose time has come."""
+    """Predecessor of a due run whose record comes after another."""
 
 
 class End(NamedTuple):
-    """The run ends without a call."""
+    """Decision that the run ends without a call."""
 
     state: Literal["skipped", "failed", "unknown"]
     reason: str
 
 
 class Defer(NamedTuple):
-    """The run waits on: it is due later, at the same provider."""
+    """Decision that the run is due later, at the same provider."""
 
     due_ms: int
     reason: str
@@ -71,14 +73,14 @@ Unwanted = End | Defer | Literal["set_aside", "move"]
 
 
 def may_have_arrived(state: str, lost: int) -> bool:
-    """Whether an attempt of a run may have reached the provider: one was cut short, or is still out."""
+    """Return whether an attempt of a run may have reached the provider: one was cut short, or is still out."""
     return bool(lost) or state == "out"
 
 
 def judge_run(run: RunFacts, day: DayFacts, *, now_ms: int) -> Unwanted | None:
-    """What becomes of a run that could start now. None: it may start, or its time has not come.
+    """Decide on a run that could start now. None: it may start, or its time has not come.
 
-    What may have arrived stays with the provider to which it was sent.
+    A run that may have arrived stays with the provider to which it was sent.
     """
     state, due_ms, at_ms, attempt, lost, provider, record_provider, before = run
     if at_ms > now_ms:
@@ -95,16 +97,16 @@ def judge_run(run: RunFacts, day: DayFacts, *, now_ms: int) -> Unwanted | None:
 
 
 def judge_follower(before: Predecessor, day: DayFacts, *, now_ms: int) -> End | Defer | None:
-    """What becomes of a run that comes after another: it shares the fate of that, and starts if that is done.
+    """Decide on a run that comes after another: it ends if that one ended badly, and starts if that one is done.
 
-    It is looked at again after a pause that grows with the delay. After a whole window more it waits no longer.
+    Otherwise it is looked at again after a pause that grows with the delay, and is skipped after a whole window more.
     """
     first = f"{before.record!r}, which comes first,"
     match before.state:
         case "done":
             return None
         case None if is_round(day.date):
-            return None  # the other was not run again
+            return None  # the predecessor was not run again
         case None:
             return End("skipped", f"{first} has no run on this day")
         case "skipped":

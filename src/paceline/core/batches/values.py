@@ -15,7 +15,7 @@ from paceline.core.batches.provider import Order, ProviderDefinition, ProviderSp
 
 
 class PutProvider(msgspec.Struct, frozen=True):
-    """``spec.headers`` are sealed: the store never sees a secret."""
+    """Request to put a provider. ``spec.headers`` are sealed: the store never sees a secret."""
 
     id: str
     spec: ProviderSpec
@@ -29,11 +29,11 @@ class ProviderPut(msgspec.Struct, frozen=True):
 
 WAITING_MAX = 1_000
 FOR_WORKERS_MAX = 10_000
-"""Runs that wait for workers are counted up to so many."""
+"""Limit up to which runs that wait for workers are counted."""
 
 
 class ProviderStanding(msgspec.Struct, frozen=True):
-    """How a provider stands now. ``waiting`` counts no further than to ``WAITING_MAX``."""
+    """Current state of a provider. ``waiting`` is counted up to ``WAITING_MAX``."""
 
     pace: Pace
     in_flight: int
@@ -52,12 +52,13 @@ RecordPut = Literal["created", "replaced", "unchanged", "no_provider", "no_batch
 
 
 class PlanOrder(msgspec.Struct, frozen=True):
-    """All that a day's plan depends on: each provider with its count, and the records in that order.
+    """Everything that a day's plan depends on: each provider with its count, and the records in that order.
 
-    ``records`` are numbers, provider by provider, each provider's by (place, number). ``turns`` are positions in it,
-    in the order in which the store likes to write them; of those ``begin`` are planned already, up to the cursor.
-    ``orders`` has the providers with another order than ``spread``, ``priorities`` records that have one, and ``after``
-    records that come after another, each with the number of that; None: it is not there, or does not run.
+    ``records`` are numbers, provider by provider, each provider's by (place, number). ``turns`` are positions in it, in
+    the order in which the store prefers to write them; the first ``begin`` are planned already, up to the cursor.
+    ``orders`` has the providers with another order than ``spread``, ``priorities`` the records that have one, and
+    ``after`` the number of the predecessor of each record that comes after another; None: that record does not exist,
+    or does not run.
     """
 
     providers: list[tuple[int, int]]
@@ -70,7 +71,7 @@ class PlanOrder(msgspec.Struct, frozen=True):
 
 
 class Placements(NamedTuple):
-    """Runs to be made, side by side: which record, at which provider, due when."""
+    """Runs to be made, in parallel arrays: the record, its provider, and the due time."""
 
     records: array[int]
     providers: array[int]
@@ -78,7 +79,7 @@ class Placements(NamedTuple):
 
 
 class PagePlan(NamedTuple):
-    """What came of a page. ``won`` is False if the cursor was elsewhere: another planner was faster."""
+    """Result of planning a page. ``won`` is False if the cursor was elsewhere: another planner was faster."""
 
     won: bool
     enqueued: int
@@ -107,15 +108,15 @@ class ClaimedCall(msgspec.Struct, frozen=True, gc=False):
     due_ms: int
     lease_until_ms: int
     lost: bool
-    """An earlier attempt may have arrived."""
+    """True if an earlier attempt may have arrived."""
     endpoint: str
     body: str | None
-    """As they are stored: ``core.batches.records.request.render_request`` fills in their placeholders."""
+    """Endpoint and body as they are stored; ``core.batches.records.request.render_request`` fills in placeholders."""
     options: str | None = None
 
 
 class OutCall(msgspec.Struct, frozen=True, gc=False):
-    """A batch's run that is out, as it is found by its handle. Its lease may have run out."""
+    """A batch's run that is out, found by its handle. Its lease may have run out."""
 
     handle: int
     attempt: int
@@ -139,7 +140,7 @@ class CallRun(msgspec.Struct, frozen=True):
     attempt: int = 0
     reason: str = ""
     until_ms: int | None = None
-    """Out: when the lease ends. Retry: when it may start."""
+    """End of the lease if the run is out; time of the next try if it is in back-off."""
     started_ms: int | None = None
     ended_ms: int | None = None
     latency_ms: float | None = None
@@ -149,7 +150,10 @@ class CallRun(msgspec.Struct, frozen=True):
 
 
 class DeadChoice(msgspec.Struct, frozen=True):
-    """Which dead letters are meant: those of these runs, or of a provider, or of a batch (on a date). All must hold."""
+    """Choice of dead letters: those of these runs, of a provider, or of a batch (on a date).
+
+    All given conditions must hold.
+    """
 
     handles: tuple[int, ...] | None = None
     provider: str | None = None
@@ -158,9 +162,9 @@ class DeadChoice(msgspec.Struct, frozen=True):
 
 
 RUNS_READ_MAX = 10_000
-"""A page of runs with a certain state or provider is looked for among so many runs at most."""
+"""Maximum number of runs that are read for a page of runs with a certain state or provider."""
 RECORDS_READ_MAX = 10_000
-"""A page of records of a certain provider is looked for among so many records at most."""
+"""Maximum number of records that are read for a page of records of a certain provider."""
 
 
 class DayCount(NamedTuple):
@@ -170,16 +174,16 @@ class DayCount(NamedTuple):
 
 
 class CallPurge(NamedTuple):
-    """How many were deleted, and where the next pass goes on; None: the walk is over."""
+    """Number of deleted runs, and where the next pass goes on; None: the walk is over."""
 
     deleted: int
     after: int | None
 
 
 class Replayed(NamedTuple):
-    """What became of a dead queue's messages: sent again, stale and deleted, or left because they cannot be read."""
+    """Fate of a dead queue's messages: sent again, stale and so deleted, or left because they cannot be read."""
 
     redriven: int
     dropped: int
     left: int
-    """Also those, about, that were not reached."""
+    """Number of messages that were left, including an estimate of those that were not reached."""

@@ -1,4 +1,4 @@
-"""Judges an HTTP answer by what its check expects: the first expectation that is not met, in words."""
+"""Judgement of an HTTP answer by what its check expects: the first expectation that is not met, in words."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Body(NamedTuple):
-    """The body as far as it was kept, in UTF-8."""
+    """The part of the body that was kept, in UTF-8."""
 
     text: bytes
     kept_max: int | None = None
-    """There was more than these bytes; None: it is whole."""
+    """Number of bytes after which the body was cut; None: it is whole."""
 
 
 class HttpAnswer(NamedTuple):
-    """An answer as it is judged. ``headers``, ``holds`` and ``body`` are asked only if they are needed."""
+    """An answer to be judged. ``headers``, ``holds`` and ``body`` are called only if they are needed."""
 
     code: int
     headers: Callable[[], Mapping[str, str]]
-    """Returns the headers, their names in lower case."""
+    """Function that returns the headers with their names in lower case."""
     holds: Callable[[str], bool]
-    """Returns whether the body that was read contains a text."""
+    """Function that returns whether the body that was read contains a text."""
     read_max: int | None = None
-    """The body was cut after so many bytes; None: it was read to its end."""
+    """Number of bytes after which the body was cut; None: it was read to its end."""
     body: Callable[[], Body] = lambda: Body(b"")
     latency_ms: float = 0.0
     days_left: int | None = None
-    """Of its certificate; None: unknown."""
+    """Days until its certificate expires; None: unknown."""
 
 
 def http_mismatch(check: HttpCheck, answer: HttpAnswer) -> str:
@@ -59,7 +59,7 @@ def http_mismatch(check: HttpCheck, answer: HttpAnswer) -> str:
 
 
 def days_mismatch(wanted: int | None, days_left: int | None) -> str:
-    """Why a certificate does not last as long as wanted; empty if it does."""
+    """Return why a certificate does not last as long as wanted; empty if it does."""
     if wanted is None:
         return ""
     if days_left is None:
@@ -91,7 +91,7 @@ def _header_mismatch(expect: HttpExpect, answer: HttpAnswer) -> str:
 
 
 def _value_mismatch(wanted: str | HeaderExpect, found: str) -> str:
-    """What is expected of a header's value, in words, if it is not so."""
+    """Return what is expected of a header's value, in words; empty if the value meets it."""
     if isinstance(wanted, str):
         return "" if found == wanted.strip() else _quote(wanted)
     if wanted.contains is not None and wanted.contains not in found:
@@ -159,7 +159,7 @@ def _latency_mismatch(expect: HttpExpect, latency_ms: float) -> str:
 
 
 def _show(value: Any) -> str:
-    """A JSON value in a sentence. One with parts is not written out: it may be nested deeply."""
+    """Return a JSON value for a sentence. Objects and lists are only counted: they may be nested deeply."""
     match value:
         case dict():
             return f"an object with {len(value)} names"

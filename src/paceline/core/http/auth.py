@@ -1,4 +1,4 @@
-"""How a request says who it is from: basic and bearer authentication."""
+"""Authentication of requests: basic and bearer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Auth = BasicAuth | BearerAuth
 
 
 def authorization(auth: Auth) -> str:
-    """The value of the header ``Authorization``."""
+    """Return the value of the header ``Authorization``."""
     match auth:
         case BasicAuth(username=username, password=password):
             return f"Basic {b64encode(f'{username}:{password}'.encode()).decode()}"
@@ -59,5 +59,5 @@ def auth_problems(auth: Auth, pointer: str) -> list[FieldProblem]:
 
 
 def with_values(auth: Auth, change: Callable[[str, str], str]) -> Auth:
-    """The same with each value changed; ``change`` gets its name and the value."""
+    """Return the authentication with each value changed; ``change`` gets the name and the value."""
     return type(auth)(**{name: change(name, value) for name, value in asdict(auth).items()})

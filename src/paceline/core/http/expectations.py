@@ -1,4 +1,4 @@
-"""What a check may expect of its answer, and what is wrong with an expectation that cannot be."""
+"""Expectations that a check may have of its answer, and problems of invalid ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ VALUE_BYTES_MAX = 4_096
 DAYS_MAX = 3_650
 LATENCY_MS_MAX = 120_000
 KEPT_BYTES_MAX = 65_536
-"""So much of a body is kept for patterns and JSON pointers, and no more than the check's ``max_bytes``."""
+"""Maximum number of bytes of a body that are kept for patterns and JSON pointers, within the check's ``max_bytes``."""
 
 Pattern = Annotated[str, shown("A regular expression of RE2.", maxLength=PATTERN_CHARS_MAX)]
 Status = Annotated[int | str, shown(oneOf=status_schema(STATUS_MIN))]
@@ -92,7 +92,7 @@ class TlsExpect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 def renamed(expect: HttpExpect) -> HttpExpect:
-    """The expectation with ``headers``, as it was written before, as ``header``."""
+    """Return the expectation with ``headers``, the older form, merged into ``header``."""
     older = {name: HeaderExpect(contains=text) for name, text in expect.headers.items()}
     return msgspec.structs.replace(expect, headers={}, header={**older, **expect.header})
 

@@ -1,4 +1,4 @@
-"""JSON pointers (RFC 6901) into documents of others, and whether two JSON values are the same."""
+"""JSON pointers (RFC 6901) into foreign documents, and equality of JSON values."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 class Missing:
-    """What a pointer finds where nothing is."""
+    """Type of ``MISSING``, the result of a pointer that leads nowhere."""
 
 
 MISSING: Final = Missing()
 
 
 def pointer_problem(pointer: str) -> str | None:
-    """Why this cannot be a pointer, or None."""
+    """Return why this cannot be a pointer, or None."""
     if len(pointer) > POINTER_CHARS_MAX:
         return f"at most {POINTER_CHARS_MAX} characters"
     return None if _POINTER.fullmatch(pointer) else POINTER_RULE
 
 
 def look_up(document: Any, pointer: str) -> Any:
-    """Returns what the pointer leads to, or MISSING."""
+    """Return the value that the pointer leads to, or MISSING."""
     value = document
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
@@ -40,12 +40,12 @@ def look_up(document: Any, pointer: str) -> Any:
 
 
 def is_number(value: Any) -> bool:
-    """True for a JSON number. In Python, True and False are integers, too."""
+    """Return whether this is a JSON number. In Python, True and False are integers, too."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def same(wanted: Any, found: Any) -> bool:
-    """True if both are the same JSON value: 1 is 1.0, but true is not 1. Goes no deeper than ``wanted`` does."""
+    """Return whether both are the same JSON value: 1 is 1.0, but true is not 1. Goes no deeper than ``wanted`` does."""
     if isinstance(wanted, dict):
         return (
             isinstance(found, dict)

@@ -1,4 +1,4 @@
-"""Regular expressions that users write, in the syntax of RE2: the time to search grows with the text, never faster.
+"""Regular expressions that users write, in the syntax of RE2: search time is linear in the length of the text.
 
 RE2 has neither backreferences nor look-around, which is why no pattern can make it go back and try again.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 PATTERN_CHARS_MAX = 1_000
 PROGRAM_MAX = 1_500
-"""Instructions that a pattern is compiled to: the time for a text is at most this number times its length."""
+"""Maximum number of instructions of a compiled pattern: a search takes at most this number times the text's length."""
 MEMORY_BYTES_MAX = 1_048_576
 COMPILED_KEPT_MAX = 128
 _ABSENT = "RE2 has no look-around and no backreferences"
@@ -18,7 +18,7 @@ _HINTS = {"invalid perl operator": f"; {_ABSENT}", "invalid escape sequence": f"
 
 
 def pattern_problem(pattern: str) -> str | None:
-    """Why this cannot be a pattern, with the position of the mistake; None if it can."""
+    """Return why this cannot be a pattern, with the position of the mistake; None if it can."""
     if len(pattern) > PATTERN_CHARS_MAX:
         return f"at most {PATTERN_CHARS_MAX} characters"
     if "\x00" in pattern:
@@ -33,13 +33,19 @@ def pattern_problem(pattern: str) -> str | None:
 
 
 def finds(pattern: str, text: bytes) -> bool:
-    """True if a valid pattern is found in the text, which is UTF-8. Bytes that are not match no character."""
+    """Return whether a valid pattern is found in the text, which is UTF-8.
+
+    Bytes that are not UTF-8 match no character.
+    """
     return _compile(pattern).search(text) is not None
 
 
 @lru_cache(COMPILED_KEPT_MAX)
 def _compile(pattern: str) -> Any:
-    """Raises ValueError, with what is wrong and where. Memoised: a check runs again and again."""
+    """Return the compiled pattern, or raise ValueError that says what is wrong and where.
+
+    Memoised: the same check runs many times.
+    """
     import re2  # noqa: PLC0415 - only those who use a pattern pay for it
 
     options = re2.Options()
@@ -61,7 +67,10 @@ def _words(pattern: str, cause: str) -> str:
 
 
 def _position(pattern: str, part: str) -> int:
-    """Where the mistake is: RE2 quotes the wrong part, or all of the pattern if its parentheses do not pair."""
+    """Return where the mistake is.
+
+    RE2 quotes the wrong part, or all of the pattern if its parentheses do not pair.
+    """
     if part and part != pattern:
         return max(pattern.find(part), 0)
     opened: list[int] = []

@@ -1,4 +1,4 @@
-"""Accounts and their keys as an operator edits them, and when their slots come back."""
+"""Accounts and their keys as an operator edits them, and when their slots come free."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from paceline.core.jobs.refusals import quarantine_reason
 from paceline.core.jobs.values import AccountPut, AccountSpec, SeenAccount
 
 WINDOWS: dict[MeterName, Window] = {"concurrent": "until_released", "results": "sliding", "credits": "sliding"}
-"""An account's three meters, in the order in which they are taken."""
+"""Meters of an account with their windows, in the order in which they are taken."""
 ACCOUNTS_MAX = 1_000
 KEYS_MAX = 100
 TYPES_MAX = 100
 
 
 def limits_of(spec: AccountSpec) -> dict[MeterName, int]:
-    """Returns the limit of each meter."""
+    """Return the limit of each meter."""
     return {"concurrent": spec.concurrent, "results": spec.daily_results, "credits": spec.daily_credits}
 
 
@@ -30,7 +30,7 @@ def meter_name(account: str, meter: MeterName) -> str:
 
 
 def put_account(spec: AccountSpec, known: AccountSpec | None, seen: SeenAccount | None) -> AccountPut:
-    """Returns what writing the account comes to. ``seen``: the writer has seen this, and writes onto nothing else."""
+    """Return the result of writing the account. ``seen``: the writer has seen this state, and overwrites no other."""
     if seen is not None and seen.spec != known:
         return "revision_mismatch"
     if known is None:
@@ -39,26 +39,26 @@ def put_account(spec: AccountSpec, known: AccountSpec | None, seen: SeenAccount 
 
 
 class KeyChange(NamedTuple):
-    """What changes of a stored key; None leaves a field as it is."""
+    """Change to a stored key; None leaves a field as it is."""
 
     enabled: bool | None = None
     quarantine: str | None = None
     allows_types: bool = False
-    """RIPE is asked again for types of measurements that the account might not make."""
+    """True if RIPE is asked again for types of measurements that it did not let the account make."""
 
 
 def enable_key(*, enabled: bool) -> KeyChange:
-    """Returns what enabling or disabling a key changes; enabling also ends a quarantine."""
+    """Return what enabling or disabling a key changes; enabling also ends a quarantine."""
     return KeyChange(enabled=enabled, quarantine="" if enabled else None, allows_types=enabled)
 
 
 def quarantine_key(reason: str) -> KeyChange:
-    """Returns the change that keeps a key that RIPE refused out of use until it is enabled again."""
+    """Return the change that keeps a key that RIPE refused out of use until it is enabled again."""
     return KeyChange(quarantine=quarantine_reason(reason))
 
 
 def pool_key(number: int, *, enabled: bool, quarantine: str) -> Key:
-    """Returns the key as the choice of an account sees it."""
+    """Return the key as the choice of an account sees it."""
     name = key_id(number)
     if not enabled:
         return Key(name, "disabled")
@@ -66,7 +66,7 @@ def pool_key(number: int, *, enabled: bool, quarantine: str) -> Key:
 
 
 def slots_back(slots: Iterable[tuple[int, int]], *, now_ms: int, until_ms: int) -> tuple[Release, ...]:
-    """Returns when slots are expected back, in order. ``slots``: when each measurement should end, and its slots.
+    """Return when slots are expected back, in order. ``slots``: when each measurement should end, and its slots.
 
     A measurement that is overdue may end any moment.
     """

@@ -1,4 +1,4 @@
-"""Whether a job is admitted: within what is left of its user's day, and once for each idempotency key."""
+"""Admission of a job: within the rest of its user's daily credits, and once for each idempotency key."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from paceline.core.jobs.values import Already, Budget, OverCredits, StoredJob, S
 
 
 def budget_of(limit: int, *, spent: int, held: int, now_ms: int) -> Budget:
-    """Returns a user's day. ``limit`` is the user's as it is now: an edit counts at once."""
+    """Return a user's budget of the day. ``limit`` is the user's current one: an edit counts at once."""
     left = room(Meter("", limit, "day", spent, held))
     return Budget(limit, spent, held, left, resets_ms(now_ms))
 
 
 def reserved_of(submission: Submission) -> int:
-    """Returns what the job holds of its user's day: the most that it can cost."""
+    """Return how much the job holds of its user's day: the most that it can cost."""
     return sum(cost.credits for cost in submission.costs)
 
 
 def refuse_submission(
     digest: str, reserved: int, budget: Budget, before: StoredJob | None
 ) -> Already | OverCredits | None:
-    """Returns why the job is not admitted; None: it is. ``before``: the job under the same idempotency key."""
+    """Return why the job is not admitted; None: it is. ``before``: the job under the same idempotency key."""
     if before is not None:
         return Already(before, budget, same=before.digest == digest)
     return OverCredits(reserved, budget) if reserved > budget.left else None
 
 
 def after_admission(budget: Budget, reserved: int) -> Budget:
-    """Returns the user's day once so much more is held."""
+    """Return the user's budget once ``reserved`` more is held."""
     return budget._replace(held=budget.held + reserved, left=budget.left - reserved)

@@ -1,4 +1,4 @@
-"""What RIPE's answer to a send means: for the measurement, and for its account, its key, a target or everybody."""
+"""Meaning of RIPE's answer to a send: for the measurement, and for its account, its key, a target or everybody."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from paceline.core.monitors.outcome import REASON_CHARS_MAX
 
 
 class Gates(NamedTuple):
-    """RIPE's newest pause for everybody, and the targets by name that were full. Either may be over by now."""
+    """RIPE's newest pause for everybody, and the full targets by name. Either may be over by now."""
 
     paused: values.Paused | None
     targets: dict[str, values.TargetFull]
 
     def of_targets(self, measurement: Measurement) -> list[Gate]:
-        """Returns a gate for each full target of the measurement, the one that opens last first."""
+        """Return a gate for each full target of the measurement, the one that opens last first."""
         full = [self.targets[name] for name in targets_of(measurement) if name in self.targets]
         return [Gate(one.until_ms, full_reason(one)) for one in sorted(full, key=_until_ms, reverse=True)]
 
     def of_all(self) -> list[Gate]:
-        """Returns the gate for everybody, if RIPE ever asked for a pause."""
+        """Return the gate for everybody, if RIPE ever asked for a pause."""
         return [] if self.paused is None else [Gate(self.paused.until_ms, self.paused.reason)]
 
 
 def judge_answer(
     item: values.StoredMeasurement, answer: Answer, gates: Gates, *, settle_ms: int, now_ms: int, chance: float
 ) -> tuple[values.SendOutcome, values.RefusalEffect | None]:
-    """Returns what RIPE's answer means for the measurement, and for others."""
+    """Return what RIPE's answer means for the measurement, and for others."""
     match answer:
         case Created():
             return values.Sent(answer.ids), None
@@ -70,19 +70,19 @@ def _judge_refusal(
 
 
 def pause_for(paused: values.Paused | None, answer: Refused | Lost, *, now_ms: int, chance: float) -> values.Paused:
-    """Returns the pause for everybody: as long as RIPE asks for, else longer with each refusal in a row."""
+    """Return the pause for everybody: as long as RIPE asks for, else longer with each refusal in a row."""
     refusals = (paused.refusals if paused else 0) + 1
     until_ms = backoff_until_ms(refusals, now_ms=now_ms, retry_after_ms=answer.retry_after_ms, chance=chance)
     return values.Paused(until_ms, refusals, answer.reason)
 
 
 def full_reason(full: values.TargetFull) -> str:
-    """Returns why a measurement of this target waits."""
+    """Return why a measurement of this target waits."""
     return cut(f"the target {full.target} is full: {full.words}")
 
 
 def cut(text: str) -> str:
-    """Returns the text, shortened to what a reason may have."""
+    """Return the text, shortened to what a reason may have."""
     return text if len(text) <= REASON_CHARS_MAX else text[: REASON_CHARS_MAX - 1] + "…"
 
 

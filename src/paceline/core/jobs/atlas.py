@@ -1,4 +1,4 @@
-"""Reads what RIPE Atlas says: answers to a send, statuses; and marks sends, so that a lost one is found."""
+"""Answers and statuses of RIPE Atlas, and markers in sends, so that a lost send is found."""
 
 from __future__ import annotations
 
@@ -15,41 +15,44 @@ from paceline.core.monitors.outcome import REASON_CHARS_MAX
 RETRY_AFTER_MS_MAX = 86_400_000
 DESCRIPTION_CHARS_MAX = 255
 ONEOFF_DEADLINE_MS = 3_600_000
-"""A one-off ends at RIPE about ten minutes after it began; after an hour nothing more is to be expected."""
+"""Time after which nothing more is expected of a one-off; it ends at RIPE about ten minutes after it began."""
 ONEOFF_MS = 600_000
-"""How long RIPE was seen to count a one-off as running."""
+"""Observed time for which RIPE counts a one-off as running."""
 STOP_DEADLINE_MS = 3_600_000
 
 Scope = Literal["account", "type", "target", "request", "key", "global"]
-"""Whom a refusal concerns: the account or the target is full, the account may not make measurements of a type, the
-request or the key is wrong, or all must pause."""
+"""Scope of a refusal.
+
+The account or the target is full, the account may not make measurements of a type, the request or the key is wrong, or
+all sends must pause.
+"""
 MeterName = Literal["concurrent", "results", "credits", "balance"]
 
 
 class Created(NamedTuple):
-    """RIPE's ids, in the order of the definitions."""
+    """Measurements that RIPE created. ``ids`` are in the order of the definitions."""
 
     ids: tuple[int, ...]
     warnings: str = ""
 
 
 class Refused(NamedTuple):
-    """Nothing was created. ``reason`` holds RIPE's own words."""
+    """Refusal by RIPE: nothing was created. ``reason`` holds RIPE's own words."""
 
     scope: Scope
     reason: str
     meter: MeterName | None = None
     limit: int | None = None
     current: int | None = None
-    """What RIPE counts on that meter, where it says so."""
+    """Use that RIPE counts on that meter, if RIPE says so."""
     target: str = ""
     retry_after_ms: int | None = None
     types: tuple[str, ...] = ()
-    """Of the scope ``type``: what the account may not make."""
+    """Types that the account may not make, for the scope ``type``."""
 
 
 class Lost(NamedTuple):
-    """A measurement may have been created or not: look it up before anything is sent again."""
+    """Lost reply: a measurement may have been created or not. Look it up before anything is sent again."""
 
     reason: str
     retry_after_ms: int | None = None
@@ -122,7 +125,7 @@ _ANY = msgspec.json.Decoder(Any)
 def read_answer(
     measurement: Measurement, *, status: int | None, body: bytes = b"", retry_after: str = "", fault: str = ""
 ) -> Answer:
-    """Returns what became of a send. ``status`` is None if there was no answer, and ``fault`` says why."""
+    """Return the result of a send. ``status`` is None if there was no answer, and ``fault`` says why."""
     pause_ms = retry_after_ms(retry_after)
     if status is None:
         return Lost(_cut(fault or "there was no answer"), pause_ms)
@@ -140,7 +143,7 @@ def read_answer(
 
 
 def refusal_details(body: bytes) -> list[str]:
-    """Returns all that RIPE says is wrong, each with its field; empty if this is not RIPE's error format."""
+    """Return everything that RIPE says is wrong, each with its field; empty if this is not RIPE's error format."""
     try:
         document = _ANY.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -170,7 +173,7 @@ def _detail(error: dict[str, Any]) -> str:
 
 
 def retry_after_ms(text: str) -> int | None:
-    """Returns a Retry-After of seconds in milliseconds, bounded; None of a date: then the usual back-off applies."""
+    """Return a Retry-After of seconds in milliseconds, bounded; None for a date: then the usual back-off applies."""
     if not (text.isascii() and text.isdigit()) or len(text) > 9:
         return None
     return min(int(text) * 1000, RETRY_AFTER_MS_MAX)
@@ -190,7 +193,7 @@ def _read_success(measurement: Measurement, status: int, body: bytes) -> Created
 
 
 def _classify(measurement: Measurement, status: int, details: Sequence[str]) -> Refused:
-    """Returns whom a refusal concerns, by its words: its code is always the same. Unknown words concern the request."""
+    """Return whom a refusal concerns, by its words: its code is always the same. Unknown words concern the request."""
     reason = _cut("; ".join(details))
     for text in _TEXTS:
         for detail in details:
@@ -201,21 +204,24 @@ def _classify(measurement: Measurement, status: int, details: Sequence[str]) -> 
     if status == 401:
         return Refused("key", reason)
     if status == 403:
-        # RIPE forbids some types to most accounts: such a 403 must not take key after key out of service.
+        # RIPE forbids some types to most accounts: such a 403 must not put one key after the other out of service.
         types = _forbidden_types(measurement, details)
         return Refused("type", reason, types=types) if types else Refused("key", reason)
     return Refused("request", reason)
 
 
 def _forbidden_types(measurement: Measurement, details: Sequence[str]) -> tuple[str, ...]:
-    """Returns the types that RIPE's words name; else http, which most may not make. Empty: it is about the key."""
+    """Return the types that RIPE's words name; else http, which most may not make.
+
+    Empty: the refusal is about the key.
+    """
     kinds = sorted(kinds_of(measurement))
     words = {word.lower() for detail in details for word in _TYPE.findall(detail)}
     return tuple(kind for kind in kinds if kind in words) or tuple(kind for kind in kinds if kind == HTTP)
 
 
 def _whole(text: str | None) -> int | None:
-    """Returns a number that RIPE writes as "104095.0", rounded up."""
+    """Return a number that RIPE writes as "104095.0", rounded up."""
     if not text:
         return None
     whole, _, fraction = text.partition(".")
@@ -227,7 +233,7 @@ class Ongoing(NamedTuple):
 
 
 class Succeeded(NamedTuple):
-    """``frees_slot``: whether RIPE counts it as running no more."""
+    """Good end. ``frees_slot``: RIPE no longer counts the measurement as running."""
 
     frees_slot: bool = True
 
@@ -236,7 +242,7 @@ class Failed(NamedTuple):
     reason: str
     frees_slot: bool = True
     unknown_status: bool = False
-    """RIPE used a status that is not documented: worth a line in the log."""
+    """True if RIPE used a status that is not documented: worth a line in the log."""
 
 
 Verdict = Ongoing | Succeeded | Failed
@@ -245,10 +251,11 @@ _FAILURES = {5: "forced to stop: the credits ran out", 7: "failed: it never ran"
 
 
 def judge_status(status: int, *, delivered: int, scheduled: int | None, now_ms: int, deadline_ms: int) -> Verdict:
-    """Returns the verdict on one measurement at RIPE. ``scheduled``: how many results there can be, if it is known.
+    """Return the verdict on one measurement at RIPE. ``scheduled``: how many results there can be, if that is known.
 
     Not all probes answer, so the count of results alone would wait for ever; and RIPE says "stopped" minutes after the
-    last result, so the status alone would wait too long. Whichever comes first ends it, and at the latest the deadline.
+    last result, so the status alone would wait too long. Whichever comes first ends the measurement, at the latest the
+    deadline.
     """
     if status == 4:
         return Succeeded()
@@ -268,7 +275,7 @@ def judge_status(status: int, *, delivered: int, scheduled: int | None, now_ms: 
 
 
 def judge_measurement(verdicts: Sequence[Verdict]) -> Verdict:
-    """Returns the verdict on all definitions together: it ends when the last one ends, and succeeds only if all did."""
+    """Return the verdict on all definitions together: it ends when the last one ends, and succeeds only if all did."""
     assert verdicts
     if any(isinstance(one, Ongoing) for one in verdicts):
         return Ongoing()
@@ -281,7 +288,7 @@ def judge_measurement(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def deadline_ms(measurement: Measurement, *, sent_ms: int) -> int:
-    """Returns when a measurement that has not ended by itself is ended."""
+    """Return when a measurement that has not ended by itself is ended."""
     latest_ms = sent_ms + ONEOFF_DEADLINE_MS
     for definition in measurement.definitions:
         start, stop = span_s(measurement, definition)
@@ -290,7 +297,7 @@ def deadline_ms(measurement: Measurement, *, sent_ms: int) -> int:
 
 
 def expected_end_ms(measurement: Measurement, *, sent_ms: int) -> int:
-    """Returns when RIPE is expected to stop counting it as running: for people who wait, and for the next look."""
+    """Return when RIPE is expected to stop counting it as running: for people who wait, and for the next look."""
     latest_ms = sent_ms
     for definition in measurement.definitions:
         start, stop = span_s(measurement, definition)
@@ -301,7 +308,7 @@ def expected_end_ms(measurement: Measurement, *, sent_ms: int) -> int:
 
 
 class Marker(msgspec.Struct, frozen=True):
-    """The mark by which a send is found at RIPE. It is public, so it names no user.
+    """Marker by which a send is found at RIPE. It is public, so it names no user.
 
     ``site`` keeps installations that share an account from taking each other's measurements for their own.
     """
@@ -320,34 +327,37 @@ _DISALLOWED = re.compile(r"[^A-Za-z0-9 .,:;/()\[\]_+@#=-]")
 
 
 def marker_tag(marker: Marker) -> str:
-    """Returns the tag, the same for every attempt: one exact search finds whatever any of them created."""
+    """Return the tag, the same for every attempt: one exact search finds the measurements of all of them."""
     assert _SITE.fullmatch(marker.site)
     assert _JOB.fullmatch(marker.job)
     return f"paceline-{marker.site}-{marker.job}-{marker.index}"
 
 
 def marker_prefix(marker: Marker) -> str:
-    """Returns the beginning of the description, which tells the attempts apart."""
+    """Return the beginning of the description, which tells the attempts apart."""
     assert _SITE.fullmatch(marker.site)
     assert _JOB.fullmatch(marker.job)
     return f"[paceline:{marker.site}:{marker.job}:{marker.index}:{marker.attempt}]"
 
 
 def site_tag(site: str) -> str:
-    """Returns the tag of everything that an installation sends; one that carries it and is not stored is an orphan."""
+    """Return the tag of everything that an installation sends.
+
+    A measurement that has the tag and is not stored is an orphan.
+    """
     assert _SITE.fullmatch(site)
     return f"paceline-{site}"
 
 
 def parse_marker_tag(text: str) -> Marker | None:
-    """Returns the marker of a tag, without its attempt; None if ``marker_tag`` did not write it."""
+    """Return the marker of a tag, without its attempt; None if ``marker_tag`` did not write it."""
     match = _TAG.fullmatch(text) if text.isascii() else None
     marker = match and Marker(match[1], match[2], int(match[3]))
     return marker if marker and marker_tag(marker) == text else None
 
 
 def parse_marker_prefix(description: str) -> Marker | None:
-    """Returns the marker that a description begins with; None if ``marker_prefix`` did not write it."""
+    """Return the marker that a description begins with; None if ``marker_prefix`` did not write it."""
     match = _PREFIX.match(description)
     if match is None or not match[0].isascii():
         return None
@@ -356,19 +366,22 @@ def parse_marker_prefix(description: str) -> Marker | None:
 
 
 def client_id(user: str, secret: bytes) -> str:
-    """Returns the ``aggregator_client_id`` of a user. It is keyed, so that nobody finds a name by trying names."""
+    """Return the ``aggregator_client_id`` of a user. It is keyed, so that nobody finds a name by trying names."""
     assert secret
     inner = sha256(b"paceline client id" + sha256(secret).digest() + user.encode("utf-8", "surrogatepass")).digest()
     return sha256(sha256(secret).digest() + inner).hexdigest()
 
 
 def sanitised(text: str) -> str:
-    """Returns a description that RIPE takes. It refuses some characters, unsaid which, so only harmless ones stay."""
+    """Return a description that RIPE takes.
+
+    RIPE does not say which characters it refuses, so only harmless ones stay.
+    """
     return " ".join(_DISALLOWED.sub(" ", text).split())
 
 
 def request_body(measurement: Measurement, marker: Marker, *, client: str, now_ms: int) -> bytes:
-    """Returns what is sent: the measurement with its mark, and without a start that has passed while it waited."""
+    """Return the body of a send: the measurement with its marker, without a start time that has passed."""
     document: dict[str, Any] = msgspec.to_builtins(measurement)
     extra = document.pop("extra", {})
     document = extra.get("", {}) | document
@@ -386,7 +399,7 @@ def request_body(measurement: Measurement, marker: Marker, *, client: str, now_m
 
 
 READS = ("/credits/", "/measurements/my/", "/keys/")
-"""Paths that a key is tried on when it is added."""
+"""Paths that are read to test a key when it is added."""
 PERMISSIONS = {"/credits/": "get information about your credits", "/measurements/my/": "list your measurements"}
 GRANTS = {
     "measurements.create_measurement": "schedule a new measurement",
@@ -395,13 +408,16 @@ GRANTS = {
 
 
 TRIED_GRANTS = {"measurements.create_measurement": 400, "measurements.stop_measurement": 404}
-"""Permissions that a request without effect tries: an order without content is 400, a stop of no measurement 404."""
+"""Permissions that are tested by a request without effect.
+
+RIPE answers 400 to an order without content, and 404 to a stop of no measurement.
+"""
 NON_PUBLIC = "measurements.get_non_public_results"
 NON_PUBLIC_WORD = "download results of non-public measurements"
 
 
 def unverified_permissions(grants: frozenset[str] | None, trials: Mapping[str, int]) -> list[str]:
-    """Returns what a key needs and nothing has shown.
+    """Return the permissions that a key needs and that nothing has shown.
 
     A private measurement whose results cannot be read is settled on the most that it can cost.
     """
@@ -414,7 +430,7 @@ def unverified_permissions(grants: frozenset[str] | None, trials: Mapping[str, i
 def key_problems(
     statuses: dict[str, int], grants: frozenset[str] | None, trials: Mapping[str, int] | None = None
 ) -> list[str]:
-    """Returns what a key lacks: by the statuses of its reads and trials, and by its grants if it may read them."""
+    """Return what a key lacks: by the statuses of its reads and trials, and by its grants if it may read them."""
     if 401 in statuses.values():
         return ["RIPE does not know this key, or it has expired"]
     problems = [f"it may not {word} (RIPE answers 403)" for read, word in PERMISSIONS.items() if statuses[read] == 403]
@@ -430,7 +446,7 @@ def key_problems(
 
 
 def _words(body: bytes) -> str:
-    """Returns a short, printable piece of an answer; of a page, its text without the markup."""
+    """Return a short, printable piece of an answer; of a page, its text without the markup."""
     if details := refusal_details(body):
         return _cut("; ".join(details))
     text = body[:4_096].decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""What RIPE Atlas replies to questions about measurements, credits and keys."""
+"""Replies of RIPE Atlas to questions about measurements, credits and keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from paceline.core.jobs.atlas import Lost, Refused
 
 Unanswered = Refused | Lost
-"""RIPE said no, and whom that concerns; or no answer came that can be read, and the question can be asked again."""
+"""A refusal, or no readable answer; in the second case the question can be asked again."""
 
 
 class Listed(NamedTuple):
@@ -18,16 +18,19 @@ class Listed(NamedTuple):
     description: str = ""
     tags: tuple[str, ...] = ()
     stop_s: int | None = None
-    """When it ended or is to end, in seconds since 1970."""
+    """Actual or planned end, in seconds since 1970."""
     scheduled: int | None = None
-    """How many probes were given the work; None or 0 before it has begun."""
+    """Number of probes that take part; None or 0 before it has begun."""
     credits_per_result: int | None = None
-    """RIPE's own price. Whether a one-off's has the factor 2 in it is not known."""
+    """RIPE's own price. Whether that of a one-off includes the factor 2 is not known."""
     results_per_day: int | None = None
 
 
 class Credits(NamedTuple):
-    """RIPE books in batches, hours late: what it says was spent is the least that was."""
+    """Credits of an account as RIPE tells them.
+
+    RIPE books in batches, hours late, so the real spending is at least what RIPE says.
+    """
 
     balance: int
     spent_day: int
@@ -36,11 +39,11 @@ class Credits(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """RIPE took the order to stop."""
+    """RIPE accepted the order to stop."""
 
 
 class Delivered(NamedTuple):
-    """How many results there were; ``whole`` is False if there are more than were asked for."""
+    """Number of results; ``whole`` is False if there are more than were asked for."""
 
     results: int
     bytes: int
@@ -48,9 +51,10 @@ class Delivered(NamedTuple):
 
 
 class KeyCheck(NamedTuple):
-    """``problems`` names what the key lacks, and is empty if it can be used. ``words`` are RIPE's own.
+    """Result of testing a key.
 
-    ``unverified`` names what it needs and could not be tried: RIPE shows it only to keys that may list keys.
+    ``problems`` names what the key lacks, and is empty if it can be used. ``words`` are RIPE's own. ``unverified``
+    names permissions that it needs and that could not be tested: RIPE shows them only to keys that may list keys.
     """
 
     problems: tuple[str, ...]

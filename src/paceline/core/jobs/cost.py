@@ -1,7 +1,7 @@
-"""What a measurement costs at most, in each of the things that are counted, and what it did cost in the end.
+"""Maximum cost of a measurement on each meter, and its actual cost in the end.
 
-RIPE charges for each result that was delivered. What is reserved is therefore the most there can be: every probe
-answers every time. What was not delivered is refunded when the measurement ends.
+RIPE charges for each result that was delivered. The reservation is therefore the maximum: every probe answers every
+time. The part that was not delivered is refunded when the measurement ends.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ MTU_BYTES = 1_500
 
 
 class Cost(msgspec.Struct, frozen=True, gc=False):
-    """The most that a measurement can take of each meter."""
+    """Maximum that a measurement can take of each meter."""
 
     credits: int
-    """In all: reserved against its user's day."""
+    """Credits of the whole measurement: reserved against its user's day."""
     results: int
-    """In all."""
+    """Results of the whole measurement."""
     concurrent: int
-    """Measurements at RIPE: one for each definition."""
+    """Number of measurements at RIPE: one for each definition."""
     daily_credits: int
-    """In any 24 hours: reserved on the account."""
+    """Credits in any 24 hours: reserved on the account."""
     daily_results: int
-    """In any 24 hours, as RIPE counts it: a periodic measurement takes a whole day's flow, however soon it ends."""
+    """Results in any 24 hours as RIPE counts them: a periodic measurement takes a whole day's flow at once."""
 
 
 def price(measurement: measurements.Measurement, *, now_ms: int) -> Cost:
-    """It may wait before it is sent, which can only shorten it: priced as if it were sent now, it is at its dearest."""
+    """Return the maximum cost, as if it were sent now: waiting can only shorten a measurement."""
     probes = measurements.requested_probes(measurement)
     total = results = daily_credits = daily_results = 0
     for definition in measurement.definitions:
@@ -56,7 +56,7 @@ def price(measurement: measurements.Measurement, *, now_ms: int) -> Cost:
 
 
 def add_costs(costs: Sequence[Cost]) -> Cost:
-    """What a job costs: the sum of its measurements."""
+    """Return the cost of a job: the sum of its measurements."""
     return Cost(
         sum(cost.credits for cost in costs),
         sum(cost.results for cost in costs),
@@ -67,17 +67,17 @@ def add_costs(costs: Sequence[Cost]) -> Cost:
 
 
 def needs_of(cost: Cost) -> dict[MeterName, int]:
-    """Returns what a send takes of each of its account's three meters."""
+    """Return how much a send takes of each of its account's three meters."""
     return {"concurrent": cost.concurrent, "results": cost.daily_results, "credits": cost.daily_credits}
 
 
 def need_of(cost: Cost, meter: MeterName) -> int:
-    """Returns what a send takes of one meter; of the credit balance as much as of the day's credits."""
+    """Return how much a send takes of one meter; of the credit balance as much as of the day's credits."""
     return needs_of(cost)["credits" if meter == "balance" else meter]
 
 
 def firings(measurement: measurements.Measurement, definition: measurements.AnyDefinition, *, now_ms: int) -> int:
-    """How often each probe of a periodic definition measures at most."""
+    """Return how often each probe of a periodic definition measures at most."""
     start, stop = measurements.span_s(measurement, definition)
     assert stop is not None  # a periodic measurement without an end has no maximum and was refused
     now_s = now_ms // 1000
@@ -89,45 +89,52 @@ def credits_per_result(measurement: measurements.Measurement, definition: measur
 
 
 def unit_cost(definition: measurements.AnyDefinition) -> int:
-    """Credits for one result of a periodic measurement."""
+    """Return the credits for one result of a periodic measurement."""
     match definition:
         case measurements.Ping():
             return _packets_cost(definition.packets, definition.size)
         case measurements.Traceroute():
             return 10 * _packets_cost(definition.packets, definition.size)
         case measurements.Dns():
-            # DNS over TLS runs over TCP, and is priced so.
+            # DNS over TLS runs over TCP, and is priced as that.
             return 20 if definition.protocol == "TCP" or definition.tls else 10
         case measurements.Sslcert() | measurements.Http() | measurements.Ntp():
-            # RIPE publishes no price for ntp; the read-back (``unit_differs``) says so if this is not it.
+            # RIPE publishes no price for ntp; ``unit_differs`` shows it when RIPE reports another price.
             return 10
         case _:
             assert_never(definition)
 
 
 def settled(delivered: int, unit: int) -> int:
-    """What so many delivered results cost at ``unit`` credits each."""
+    """Return the cost of ``delivered`` results at ``unit`` credits each."""
     assert delivered >= 0
     assert unit >= 0
     return delivered * unit
 
 
 def settle_cost(measurement: measurements.Measurement, delivered: Sequence[int]) -> int:
-    """``delivered``: results of each definition, in order. The ledger charges no more of it than was held."""
+    """Return the actual cost. ``delivered``: results of each definition, in order.
+
+    The ledger charges no more than was held.
+    """
     pairs = zip(measurement.definitions, delivered, strict=True)
     return sum(settled(count, credits_per_result(measurement, definition)) for definition, count in pairs)
 
 
 def daily_actual(cost: Cost, *, credits_spent: int, results: int) -> tuple[int, int]:
-    """Credits and results that stay on the account's day when a measurement ends.
+    """Return the credits and results that stay on the account's day when a measurement ends.
 
-    One that ran for days delivered more than a day holds; its last 24 hours took at most what was held for a day.
+    A measurement that ran for days delivered more than a day holds; its last 24 hours took at most what was held for a
+    day.
     """
     return min(credits_spent, cost.daily_credits), min(results, cost.daily_results)
 
 
 def unit_differs(measurement: measurements.Measurement, definition: measurements.AnyDefinition, told: int) -> bool:
-    """Whether RIPE's ``credits_per_result`` contradicts ours. Whether it holds the one-off factor is not known."""
+    """Return whether RIPE's ``credits_per_result`` contradicts ours.
+
+    Either form is accepted, because it is not known whether RIPE's figure includes the one-off factor.
+    """
     return told not in {unit_cost(definition), credits_per_result(measurement, definition)}
 
 
@@ -137,7 +144,7 @@ def _packets_cost(packets: int | None, size: int | None) -> int:
 
 
 def _interval(definition: measurements.AnyDefinition) -> int:
-    assert definition.interval is not None  # spelled out when it was parsed
+    assert definition.interval is not None  # written out when it was parsed
     return definition.interval
 
 

@@ -1,4 +1,4 @@
-"""What ``paceline check`` finds wrong about jobs in a store of either engine: words and rules."""
+"""Findings of ``paceline check`` about jobs in a store of either engine: their texts and rules."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ JOB_COUNTS = (
     *("measurements", "open", "waiting", "done", "failed", "cancelled", "reserved", "settled", "refunded", "slots"),
     *("definitions", "definitions_done", "definitions_failed", "definitions_cancelled"),
 )
-"""Counts and sums of a job. SQLite stores neither ``waiting`` nor ``slots``."""
+"""Names of a job's counts and sums. SQLite stores neither ``waiting`` nor ``slots``."""
 
 
 class MeterFacts(NamedTuple):
-    """A meter as it is stored, beside what its postings and releases come to. ``opened``: of postings removed since."""
+    """A stored meter with the sums of its postings and releases. ``opened``: the sum of postings removed since."""
 
     name: str
     window: Window
@@ -42,7 +42,7 @@ class MeterFacts(NamedTuple):
 
 
 def meter_findings(meter: MeterFacts) -> Iterator[Finding]:
-    """Yields what does not add up on a meter."""
+    """Yield the sums that do not add up on a meter."""
     held, spent = meter.opened.held + meter.posted.held, meter.opened.spent + meter.posted.spent
     if meter.stored != (held, spent):
         yield Finding(POSTINGS, meter.name)
@@ -51,7 +51,7 @@ def meter_findings(meter: MeterFacts) -> Iterator[Finding]:
 
 
 class StateSums(NamedTuple):
-    """A job's measurements in one state, added up."""
+    """Sums over a job's measurements in one state."""
 
     state: str
     measurements: int
@@ -62,7 +62,7 @@ class StateSums(NamedTuple):
 
 
 def job_findings(name: str, stored: Mapping[str, Any], sums: Iterable[StateSums]) -> Iterator[Finding]:
-    """Yields what is wrong with a job. ``stored``: it has ``purged``, ``finished_ms`` and, mostly, ``JOB_COUNTS``."""
+    """Yield the problems of a job. ``stored``: it has ``purged``, ``finished_ms`` and, mostly, ``JOB_COUNTS``."""
     expected = _job_counts(sums)
     if not expected["measurements"]:
         yield Finding(EMPTY_JOB, name)
@@ -77,7 +77,7 @@ def job_findings(name: str, stored: Mapping[str, Any], sums: Iterable[StateSums]
 
 
 def _job_counts(sums: Iterable[StateSums]) -> Counter[str]:
-    """Returns what a job with these measurements must have stored."""
+    """Return the counts that a job with these measurements must have stored."""
     counts: Counter[str] = Counter()
     for one in sums:
         counts.update(measurements=one.measurements, reserved=one.reserved, definitions=one.definitions)

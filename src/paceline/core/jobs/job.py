@@ -1,4 +1,4 @@
-"""A job of RIPE Atlas measurements, from JSON to values: every wrong field is named, and nothing doubtful gets in."""
+"""Parsing of a job of RIPE Atlas measurements: every wrong field is named, and nothing doubtful gets in."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class MeasurementBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _LooseRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The same, its parts still to be judged one by one."""
+    """Request like ``MeasurementBody``, whose parts are still to be judged one by one."""
 
     definitions: Annotated[list[Any], Meta(min_length=1)]
     probes: Annotated[list[Any], Meta(min_length=1)]
@@ -98,12 +98,12 @@ _KNOWN = {kind: frozenset(type_.__struct_fields__) | {"type"} for kind, type_ in
 
 
 def parse_job(body: bytes, limits: JobLimits, *, now_ms: int) -> Job:
-    """A valid job, or InvalidInput that names every wrong field, up to a bound."""
+    """Return a valid job, or raise InvalidInput that names every wrong field, up to a bound."""
     _check_bytes(body, limits)
     try:
         document: JobBody | _LooseJob = decode(_JOB, body)
     except InvalidInput:
-        document = decode(_LOOSE_JOB, body)  # slower, part by part, so that all that is wrong is named at once
+        document = decode(_LOOSE_JOB, body)  # slower, part by part, so that all problems are named at once
     problems = _job_problems(document, limits)
     if problems:
         raise InvalidInput.of(*problems)
@@ -122,7 +122,10 @@ def parse_job(body: bytes, limits: JobLimits, *, now_ms: int) -> Job:
 
 
 def parse_request(body: bytes, limits: JobLimits, *, now_ms: int) -> Measurement:
-    """One request as RIPE's own clients write it: what Paceline does not know is kept aside and handed on."""
+    """Return the measurement of a request as RIPE's own clients write it.
+
+    Fields that Paceline does not know are kept in ``extra`` and passed on to RIPE.
+    """
     _check_bytes(body, limits)
     _check_characters(body)
     problems: list[FieldProblem] = []
@@ -137,7 +140,10 @@ def parse_request(body: bytes, limits: JobLimits, *, now_ms: int) -> Measurement
 
 
 def job_digest(job: Job) -> str:
-    """Whether two submissions ask for the same: clients do not keep the order of a definition's fields."""
+    """Return a hash of what the job asks for.
+
+    It ignores the order of a definition's fields, which clients do not keep.
+    """
     return sha256(_ENCODER.encode(job)).hexdigest()
 
 
@@ -147,7 +153,10 @@ def _check_bytes(body: bytes, limits: JobLimits) -> None:
 
 
 def _check_characters(body: bytes) -> None:
-    """In JSON a NUL can only be written as an escape, so looking for that once is enough to let all others pass."""
+    """Raise InvalidInput if the JSON contains a NUL.
+
+    In JSON a NUL can only be written as an escape, so bodies without that escape pass after one search.
+    """
     if b"\\u0000" in body and (detail := document_problem({"": _ANY.decode(body)})):
         raise InvalidInput.of(FieldProblem("", detail))
 
@@ -164,7 +173,7 @@ def _job_problems(document: JobBody | _LooseJob, limits: JobLimits) -> list[Fiel
 def _judge_parts(
     document: Any, pointer: str, problems: list[FieldProblem], *, strict: bool = True
 ) -> MeasurementBody | None:
-    """Each part for itself, so that one wrong part does not hide the others. None if any is wrong."""
+    """Judge each part by itself, so that one wrong part does not hide the others. Return None if any is wrong."""
     before = len(problems)
     loose = _convert(document, _LooseRequest, pointer, problems, strict=strict)
     if loose is None:
@@ -199,7 +208,7 @@ def _convert(part: Any, type_: type[T], pointer: str, problems: list[FieldProble
 
 
 def _choices(type_: type[Any], field: str) -> str:
-    """What a field with a closed list of values may be."""
+    """Return the values of a field that has a closed list of them."""
     hint = get_type_hints(type_)[field]
     literals = [one for one in (hint, *get_args(hint)) if get_origin(one) is Literal]
     return ", ".join(str(value) for literal in literals for value in get_args(literal))
@@ -214,7 +223,7 @@ def _kind_problem(kind: Any) -> str:
 
 
 def _without_unknown(document: Any, extra: dict[str, dict[str, Any]]) -> Any:
-    """The document without fields that no type here has; those go to ``extra``."""
+    """Return the document without fields that no type here has; those go to ``extra``."""
     document = _split(document, frozenset(MeasurementBody.__struct_fields__), "", extra)
     if not isinstance(document, dict):
         return document
@@ -250,7 +259,7 @@ def _finish(
     now_ms: int,
     problems: list[FieldProblem],
 ) -> Measurement | None:
-    """The measurement in its canonical form; None, and more problems, if what is well formed makes no sense."""
+    """Return the measurement in its canonical form; None, and more problems, if the values do not make sense."""
     found: list[FieldProblem] = []
     if len(request.definitions) > limits.definitions_max:
         found.append(FieldProblem("/definitions", f"at most {limits.definitions_max} definitions"))
@@ -284,7 +293,7 @@ def _seconds(value: int | str | None, pointer: str, found: list[FieldProblem]) -
 
 
 def _iso_seconds(text: str) -> int | None:
-    """A text without a zone is in UTC, as RIPE reads it."""
+    """Return the seconds of an ISO text. A text without a zone is in UTC, as RIPE reads it."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -326,7 +335,7 @@ def _judge_definition(
 
 @lru_cache(maxsize=16_384)
 def _aim_problem(target: str | None, af: int) -> str | None:
-    """Memoised: a job often aims many measurements at one target."""
+    """Return why the target cannot be measured, or None. Memoised: a job often aims many measurements at one target."""
     if target is None:
         return None
     try:
@@ -357,7 +366,7 @@ def _timing_problem(measurement: Measurement, definition: AnyDefinition, now_s: 
 
 
 def _judge_probes(sources: tuple[Probes, ...], limits: JobLimits, found: list[FieldProblem]) -> int:
-    """How many probes are asked for in all."""
+    """Return how many probes are asked for in all."""
     if len(sources) > limits.sources_max:
         found.append(FieldProblem("/probes", f"at most {limits.sources_max} probe sources"))
         return 0
@@ -381,7 +390,7 @@ def _requested_problem(requested: int) -> str:
 
 @lru_cache(maxsize=16_384)
 def _source_problem(kind: str, value: int | str) -> str | None:
-    """Memoised: most sources of a job are the same few."""
+    """Return why a source of probes is wrong, or None. Memoised: most sources of a job are the same few."""
     text = str(value)
     match kind:
         case "area":

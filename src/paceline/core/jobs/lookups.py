@@ -1,4 +1,4 @@
-"""What a lookup at RIPE says about a send whose answer was lost: adopt it, look again, or send it again.
+"""Decisions after a lookup at RIPE for a send whose reply was lost: adopt it, look again, or send it again.
 
 RIPE's lists lag, so a measurement that is absent once is looked for a second time, a settle delay later. Only then is
 it sent again.
@@ -17,20 +17,20 @@ from paceline.core.jobs.values import NotSent, Paused, Rejected, SendOutcome, Se
 
 ABSENT_ONCE = 1
 PARTS_SEEN = 2
-"""Values of ``lookups``: 0 nothing yet, 1 absent once; from 2 on some definitions were listed, and how often."""
+"""Values of ``lookups``: 0 no lookup yet, 1 absent once; from 2 on some definitions were listed, and how often."""
 PART_LOOKS_MAX = 10
 
 LookupResult = Literal["adopted", "absent_once", "sent_again", "unanswered", "partly", "rejected"]
 
 
 class NoKey(NamedTuple):
-    """No key of the account could be used. ``reason``: what an operator can do about it."""
+    """No key of the account could be used. ``reason`` says what an operator can do."""
 
     reason: str
 
 
 class Found(NamedTuple):
-    """All that RIPE lists with the measurement's tag."""
+    """Everything that RIPE lists with the measurement's tag."""
 
     listed: tuple[Listed, ...]
 
@@ -48,7 +48,7 @@ def judge_lookup(
     now_ms: int,
     chance: float,
 ) -> tuple[SendOutcome, Paused | None]:
-    """Returns what became of the send as far as the reply tells, and the pause that RIPE asks everybody for."""
+    """Return the outcome of the send as far as the reply tells, and the pause that RIPE asks everybody for."""
     match reply:
         case NoKey():
             return Unsure(cut(reply.reason), now_ms + LOOK_AGAIN_MS), None
@@ -69,14 +69,14 @@ def judge_lookup(
 
 
 def put_off(reply: Reply, outcome: SendOutcome) -> Paused | None:
-    """Returns until when the other lookups wait if RIPE does not answer: each would take its whole deadline."""
+    """Return the pause of the other lookups if RIPE does not answer: each would take its whole deadline."""
     if isinstance(reply, Lost) and isinstance(outcome, Unsure):
         return Paused(outcome.look_ms, 0, outcome.reason)
     return None
 
 
 def lookup_result(outcome: SendOutcome, reply: Reply) -> LookupResult:
-    """Returns the word under which the lookup is counted."""
+    """Return the word under which the lookup is counted."""
     match outcome:
         case Sent():
             return "adopted"
@@ -106,7 +106,7 @@ def _judge_found(
         return Unsure(f"RIPE lists {len(found)} of its {wanted} definitions", look_ms, lookups)
     if item.lookups < ABSENT_ONCE:
         return Unsure("RIPE does not list it; it is looked for once more", look_ms, ABSENT_ONCE)
-    # The first time at once. A measurement that is lost each time must not delay the others again and again.
+    # The first repetition is immediate. A measurement that is lost each time must not delay the others again and again.
     again_ms = None
     if item.attempt > 1:
         again_ms = backoff_until_ms(item.attempt, now_ms=now_ms, retry_after_ms=None, chance=chance)
@@ -114,7 +114,7 @@ def _judge_found(
 
 
 def _whole_set(item: StoredMeasurement, found: Sequence[Listed], site: str) -> tuple[int, ...]:
-    """Returns the ids of all definitions from the earliest attempt that is whole; empty if none is.
+    """Return the ids of all definitions from the earliest complete attempt; empty if none is complete.
 
     Anything else with the tag belongs to nobody: reconciliation finds it as an orphan and stops it.
     """

@@ -4,7 +4,7 @@ queued ──► sending ──► ongoing ──► done | failed        termin
   ▲  │        │
   │  │        ├──► unknown ──► ongoing | queued         the reply was lost: looked up before anything is sent again
   │  │        └──► parked | failed                      refused for now, or for good
-  │  └──► cancelled                                     so may every state that is not terminal
+  │  └──► cancelled                                     possible in every state that is not terminal
   └─ parked                                             its target is full or no account has room; it has its next try
 """
 
@@ -17,7 +17,7 @@ from msgspec import Meta
 
 MeasurementState = Literal["queued", "parked", "sending", "unknown", "ongoing", "done", "failed", "cancelled"]
 INTERVALS_S = {"ping": 240, "traceroute": 900, "dns": 240, "sslcert": 900, "ntp": 1_800, "http": 1_800}
-"""Written into a periodic definition that names none: the price must not hang on a default of RIPE's."""
+"""Intervals for periodic definitions that name none: the price must not depend on a default of RIPE's."""
 
 Text = Annotated[str, Meta(max_length=1_024)]
 Name = Annotated[str, Meta(min_length=1, max_length=253)]
@@ -35,7 +35,7 @@ Instant = Annotated[int, Meta(ge=0, le=4_102_444_800)] | Annotated[str, Meta(max
 class Definition(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="type"
 ):
-    """What every type has. None is "not given", which clients also write as null."""
+    """Fields that every type has. None means "not given", which clients also write as null."""
 
     description: Text
     af: Literal[4, 6]
@@ -158,7 +158,10 @@ class Probes(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
 
 class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Valid in every field. Times are whole seconds since 1970, ``size`` is written so, an interval is spelled out."""
+    """A measurement with every field valid.
+
+    Times are whole seconds since 1970, ``packet_size`` is stored as ``size``, and intervals are written out.
+    """
 
     definitions: tuple[AnyDefinition, ...]
     probes: tuple[Probes, ...]
@@ -166,7 +169,7 @@ class Measurement(msgspec.Struct, frozen=True, omit_defaults=True):
     start_time: int | None = None
     stop_time: int | None = None
     extra: dict[str, dict[str, Any]] = {}
-    """Fields Paceline does not know and hands on, by the pointer of the object they stand in."""
+    """Fields that Paceline does not know and passes on, by the pointer of the object that they belong to."""
 
 
 _STORED = msgspec.json.Decoder(Measurement)
@@ -174,12 +177,12 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 def encode_measurement(measurement: Measurement) -> bytes:
-    """The canonical form: one text for one meaning of the fields, however they were ordered, and no nulls."""
+    """Return the canonical form: equal fields give equal bytes, whatever their order was, and there are no nulls."""
     return _ENCODER.encode(measurement)
 
 
 def parse_stored_measurement(text: str | bytes) -> Measurement:
-    """One that was valid when it was stored; limits may have changed since and do not apply."""
+    """Return a measurement that was valid when it was stored; limits may have changed since and do not apply."""
     return _STORED.decode(text)
 
 
@@ -188,7 +191,7 @@ def kind_of(definition: AnyDefinition) -> str:
 
 
 def kinds_of(measurement: Measurement) -> frozenset[str]:
-    """The types of its definitions."""
+    """Return the types of its definitions."""
     return frozenset(kind_of(one) for one in measurement.definitions)
 
 
@@ -198,7 +201,7 @@ def is_oneoff(measurement: Measurement, definition: AnyDefinition) -> bool:
 
 
 def span_s(measurement: Measurement, definition: AnyDefinition) -> tuple[int | None, int | None]:
-    """Start and stop of a definition: its own, else the request's."""
+    """Return start and stop of a definition: its own, else the request's."""
     start = measurement.start_time if definition.start_time is None else definition.start_time
     stop = measurement.stop_time if definition.stop_time is None else definition.stop_time
     assert not isinstance(start, str)
@@ -211,17 +214,17 @@ def requested_probes(measurement: Measurement) -> int:
 
 
 def targets_of(measurement: Measurement) -> frozenset[str]:
-    """What RIPE's cap per target is counted on."""
+    """Return the targets, in the form in which RIPE's cap per target is counted."""
     return frozenset(d.target.lower().rstrip(".") for d in measurement.definitions if d.target is not None)
 
 
 def stops_ms(measurement: Measurement) -> int | None:
-    """The first stop time of its definitions: after it, it can no longer be sent. None: it has none."""
+    """Return the first stop time of its definitions, after which it can no longer be sent; None: there is none."""
     stops = [span_s(measurement, definition)[1] for definition in measurement.definitions]
     return min((stop * 1000 for stop in stops if stop is not None), default=None)
 
 
 def is_overdue(measurement: Measurement, *, now_ms: int) -> bool:
-    """Whether it waited past a definition's stop time: it can no longer be sent."""
+    """Return whether a definition's stop time has passed, so that the measurement can no longer be sent."""
     stop_ms = stops_ms(measurement)
     return stop_ms is not None and stop_ms <= now_ms

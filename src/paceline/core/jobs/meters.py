@@ -23,8 +23,10 @@ NEVER_MS = 1 << 60
 FORECAST_MS_MAX = 3_650 * DAY_MS
 
 Window = Literal["day", "sliding", "until_released"]
-"""``day``: a calendar day in UTC, and a meter of its own each day. ``sliding``: what is spent counts for 24 hours.
-``until_released``: nothing is ever spent, a hold only comes and goes."""
+"""``day``: a calendar day in UTC, with a new meter each day. ``sliding``: spent amounts count for 24 hours.
+
+``until_released``: nothing is ever spent; holds only come and go.
+"""
 Kind = Literal["hold", "settle", "refund", "expire"]
 Pot = Literal["free", "held", "spent"]
 MeterId = TypeVar("MeterId", str, int)
@@ -37,14 +39,17 @@ MOVES: dict[Kind, tuple[Pot, Pot]] = {
 
 
 class Release(NamedTuple):
-    """So much comes free then. Of a sliding meter it is certain; of slots it is when they are expected back."""
+    """Amount that comes free at a time.
+
+    For a sliding meter it is certain; for slots it is when they are expected back.
+    """
 
     at_ms: int
     amount: int
 
 
 class Meter(msgspec.Struct, frozen=True):
-    """A counted limit. ``foreign``: use that the provider saw and that is not ours, as of its newest reading."""
+    """A counted limit. ``foreign``: use by others than us that the provider saw, as of its newest reading."""
 
     name: str
     limit: int
@@ -52,13 +57,13 @@ class Meter(msgspec.Struct, frozen=True):
     spent: int = 0
     held: int = 0
     releases: tuple[Release, ...] = ()
-    """In order of time. Of a sliding meter their amounts add up to ``spent``."""
+    """Releases in order of time. For a sliding meter their amounts add up to ``spent``."""
     foreign: int = 0
     read_ms: int = 0
 
 
 class Posting(NamedTuple):
-    """One move. ``meter``, ``hold`` and ``kind`` name it: made twice, it counts once.
+    """One move between pots. ``meter``, ``hold`` and ``kind`` name it: made twice, it counts once.
 
     An expiry belongs to no hold; it is made when its release is taken off the meter, in the same act.
     """
@@ -71,9 +76,9 @@ class Posting(NamedTuple):
 
 
 class Hold(msgspec.Struct, frozen=True):
-    """What is reserved for one send, or for one measurement of a user: an amount on each of several meters.
+    """Reservation for one send, or for one measurement of a user: an amount on each of several meters.
 
-    A line that was closed is gone from ``lines``; a hold without lines is over.
+    Closed lines are removed from ``lines``; a hold without lines is over.
     """
 
     id: str
@@ -88,7 +93,7 @@ class Taken(NamedTuple):
 
 
 class Short(NamedTuple):
-    """Nothing was taken: this meter has too little room. ``room_ms``: when it will have, as far as is known."""
+    """Nothing was taken: this meter has too little room. ``room_ms``: when it will have enough, as far as is known."""
 
     meter: str
     need: int
@@ -98,7 +103,10 @@ class Short(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """``overrun``: by meter, what was used beyond what was held. It is not charged; somebody should hear of it."""
+    """Closed lines of a hold.
+
+    ``overrun``: by meter, the use beyond what was held. It is not charged, but should be reported.
+    """
 
     hold: Hold
     meters: dict[str, Meter]
@@ -107,7 +115,7 @@ class Closed(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """What the provider says of a meter. ``visible`` is how much of that is ours, fixed when the question was asked."""
+    """Provider's figure of a meter. ``visible`` is how much of it is ours, fixed when the question was asked."""
 
     asked_ms: int
     figure: int
@@ -119,12 +127,12 @@ def used(meter: Meter) -> int:
 
 
 def room(meter: Meter) -> int:
-    """Never negative: a limit that was lowered below what is used stops new holds and takes nothing back."""
+    """Return the room, never negative: a limit lowered below the use stops new holds and takes nothing back."""
     return max(0, meter.limit - used(meter))
 
 
 def take(hold_id: str, amounts: Mapping[str, int], meters: Mapping[str, Meter], *, now_ms: int) -> Taken | Short:
-    """All of the amounts, or nothing. The sliding meters must be up to date: see ``expire``."""
+    """Take all of the amounts, or nothing. The sliding meters must be up to date: see ``expire``."""
     for name, amount in amounts.items():
         assert amount >= 0
         meter = meters[name]
@@ -137,7 +145,7 @@ def take(hold_id: str, amounts: Mapping[str, int], meters: Mapping[str, Meter], 
 
 
 def close(hold: Hold, actual: Mapping[str, int], meters: Mapping[str, Meter], *, now_ms: int) -> Closed:
-    """Settle the lines named in ``actual`` on what was really used, and refund the rest of them.
+    """Settle the lines named in ``actual`` on the real use, and refund the rest of them.
 
     Lines that are not open any more are passed over, so closing twice closes once. Lines that are not named stay open:
     credits can be settled when the results are in, while the slot is still taken.
@@ -161,12 +169,12 @@ def close(hold: Hold, actual: Mapping[str, int], meters: Mapping[str, Meter], *,
 
 
 def refund(hold: Hold, meters: Mapping[str, Meter], *, now_ms: int) -> Closed:
-    """All that is still open, whole: the send did not happen."""
+    """Refund all open lines in full: the send did not happen."""
     return close(hold, dict.fromkeys(hold.lines, 0), meters, now_ms=now_ms)
 
 
 def expire(meter: Meter, *, now_ms: int) -> tuple[Meter, tuple[Posting, ...]]:
-    """What left the window of a sliding meter is free again."""
+    """Free the amounts that have left the window of a sliding meter."""
     if meter.window != "sliding" or not meter.releases or meter.releases[0].at_ms > now_ms:
         return meter, ()
     gone = [release for release in meter.releases if release.at_ms <= now_ms]
@@ -176,10 +184,10 @@ def expire(meter: Meter, *, now_ms: int) -> tuple[Meter, tuple[Posting, ...]]:
 
 
 def room_ms(meter: Meter, amount: int, *, now_ms: int) -> int:
-    """Returns when there will be room for the amount: now, at a known release, or never as far as is known."""
+    """Return when there will be room for the amount: now, at a known release, or never as far as is known."""
     if amount <= room(meter):
         return now_ms
-    # More than the amount less the room if more is used than the limit allows: that has to come free first.
+    # This is more than the amount less the room if the use is above the limit: that excess has to come free first.
     missing = used(meter) + amount - meter.limit
     for release in meter.releases:
         missing -= release.amount
@@ -189,19 +197,18 @@ def room_ms(meter: Meter, amount: int, *, now_ms: int) -> int:
 
 
 def room_at(meter: Meter, at_ms: int) -> int:
-    """How much room there will be then if nothing more is taken; below zero if more is used than the limit."""
+    """Return how much room there will be at that time if nothing more is taken; negative if the limit is exceeded."""
     return meter.limit - used(meter) + sum(release.amount for release in meter.releases if release.at_ms <= at_ms)
 
 
 def sync(meter: Meter, reading: Reading) -> Meter:
-    """The meter with the provider's newest word.
+    """Return the meter with the provider's newest reading.
 
-    A reading says nothing of what the provider cannot see yet, so it never replaces ``spent`` or ``held``. It can only
-    show that there is more use than ours: ``foreign`` is what it counts beyond what of ours it may have counted. That
-    is ``max(local, remote)`` at the moment of asking; what is taken later comes on top of it and is not swallowed.
-
-    ``visible`` was fixed when the question was asked, so it does not matter how many holds come and go before the
-    answer is applied; and of several readings the one asked last counts, in whatever order they arrive.
+    A reading does not include what the provider cannot see yet, so it never replaces ``spent`` or ``held``. It can only
+    show that there is more use than ours: ``foreign`` is its figure less the part of ours that it may have counted.
+    That is ``max(local, remote)`` at the moment of asking; later holds are added on top of it. ``visible`` was fixed
+    when the question was asked, so it does not matter how many holds come and go before the answer is applied; and of
+    several readings the one asked last counts, in whatever order they arrive.
     """
     if reading.asked_ms < meter.read_ms:
         return meter
@@ -212,7 +219,7 @@ def sync(meter: Meter, reading: Reading) -> Meter:
 
 
 def lagging_visible(meter: Meter) -> int:
-    """How much of credits or results of a day the provider may have counted: at most all of it.
+    """Return how much of our credits or results of a day the provider may have counted: at most all of it.
 
     RIPE books in batches, hours late. To subtract only what it has surely booked would count our own use twice for
     those hours and stop a healthy account, so use by others is noticed once it is more than what RIPE lags behind.
@@ -221,7 +228,7 @@ def lagging_visible(meter: Meter) -> int:
 
 
 def refused(meter: Meter, need: int, *, now_ms: int) -> Meter:
-    """The provider refused so much because of this meter, and the hold for it was refunded.
+    """Return the meter after the provider refused ``need`` because of it, and the hold for it was refunded.
 
     There is less room than that, whatever we counted, until a reading that is asked later says otherwise.
     """
@@ -230,9 +237,10 @@ def refused(meter: Meter, need: int, *, now_ms: int) -> Meter:
 
 
 class CreditBalance(NamedTuple):
-    """The credits an account has left at RIPE, which no day gives back. ``free``: less what of ours is not booked yet.
+    """Credits that an account has left at RIPE, which no new day restores.
 
-    ``told``: RIPE's newest figure; None if RIPE only said that it is too little.
+    ``free``: less our use that is not booked yet. ``told``: RIPE's newest figure; None if RIPE only said that it is too
+    little.
     """
 
     free: int
@@ -241,10 +249,11 @@ class CreditBalance(NamedTuple):
 
 
 def read_balance(known: CreditBalance | None, spend: Meter, reading: Reading) -> CreditBalance:
-    """RIPE's figure, less what we hold and what we spent beyond ``visible``, which RIPE has booked of the past day.
+    """Return RIPE's figure, less what we hold and what we spent beyond ``visible``.
 
-    RIPE books hours late, so what it has not booked is still in its figure. ``spend`` is the account's meter of credits
-    when the reading is applied: what was taken while RIPE answered is taken off, too.
+    ``visible`` is what RIPE has booked of the past day. RIPE books hours late, so unbooked use is still in its figure.
+    ``spend`` is the account's meter of credits when the reading is applied: what was taken while RIPE answered is
+    subtracted, too.
     """
     if known is not None and reading.asked_ms < known.read_ms:
         return known
@@ -253,15 +262,19 @@ def read_balance(known: CreditBalance | None, spend: Meter, reading: Reading) ->
 
 
 def refuse_balance(known: CreditBalance | None, need: int, *, now_ms: int) -> CreditBalance:
-    """RIPE refused so much for want of credits: there are fewer, until a reading that is asked later."""
+    """Return the balance after RIPE refused ``need`` for lack of credits.
+
+    It is below ``need``, until a reading that is asked later.
+    """
     free = need - 1 if known is None else min(known.free, need - 1)
     return CreditBalance(free, None if known is None else known.told, now_ms)
 
 
 def balance_ends_ms(balance: CreditBalance, spend: Meter, *, now_ms: int) -> int | None:
-    """When the balance is used up if the use of the last 24 hours goes on, by us and by others; None: it is not used.
+    """Return when the balance is used up if the use of the last 24 hours goes on; None: nothing is used.
 
-    ``spend`` is the account's sliding meter of credits. What lies further ahead than FORECAST_MS_MAX is not told.
+    Use by us and by others counts. ``spend`` is the account's sliding meter of credits. A time further ahead than
+    FORECAST_MS_MAX is None, too.
     """
     used_a_day = spend.spent + spend.held + max(0, spend.foreign)
     if not used_a_day:
@@ -271,12 +284,12 @@ def balance_ends_ms(balance: CreditBalance, spend: Meter, *, now_ms: int) -> int
 
 
 def day_name(name: str, *, now_ms: int) -> str:
-    """The meter of a calendar day in UTC. A hold stays on the day it was taken, and is settled there."""
+    """Return the name of a calendar day's meter in UTC. A hold stays on the day it was taken, and is settled there."""
     return f"{name}@{now_ms // DAY_MS}"
 
 
 def resets_ms(now_ms: int) -> int:
-    """When the next day's meter begins."""
+    """Return when the next day's meter begins."""
     return (now_ms // DAY_MS + 1) * DAY_MS
 
 
@@ -286,14 +299,14 @@ class Balance(NamedTuple):
 
 
 class Books(NamedTuple):
-    """What the postings add up to: each meter's balance, and each hold's lines that are not closed."""
+    """Sums of the postings: each meter's balance, and each hold's lines that are not closed."""
 
     balances: dict[str, Balance]
     open_lines: dict[tuple[str, str], int]
 
 
 def add_up(postings: Sequence[Posting]) -> Books:
-    """The books from the postings alone. Applying one posting twice counts it once."""
+    """Return the books from the postings alone. Applying one posting twice counts it once."""
     lines: dict[tuple[str, str], int] = {}
     seen: set[tuple[str, str, Kind]] = set()
     counted: list[tuple[str, Kind, int]] = []
@@ -310,7 +323,7 @@ def add_up(postings: Sequence[Posting]) -> Books:
 
 
 def balances(amounts: Iterable[tuple[MeterId, Kind, int]]) -> dict[MeterId, Balance]:
-    """Returns what is held and spent on each meter after these amounts, or sums of amounts, were posted to it."""
+    """Return the held and spent sums of each meter after these amounts, or sums of amounts, were posted to it."""
     found: dict[MeterId, Balance] = {}
     for meter, kind, amount in amounts:
         source, target = MOVES[kind]

@@ -6,9 +6,9 @@ INDEX_BITS = 14
 INDEX_MASK = (1 << INDEX_BITS) - 1
 ATTEMPT_BITS = 14
 OWNERS_HOLD = 0
-"""The attempt that stands for the hold on the user's day."""
+"""Attempt number that stands for the hold on the user's day."""
 ATTEMPTS_MAX = 9_999
-"""How often a measurement is sent at most: a marker has no room for a larger number."""
+"""Maximum number of sends of a measurement: a marker has no room for a larger number."""
 TIME_DIGITS = 8
 """Digits of the time in a job's name: enough until 2059, when the time needs nine."""
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -16,12 +16,12 @@ _NUMBER_DIGITS_MAX = 12
 
 
 def handle_of(job: int, index: int) -> int:
-    """Returns the handle of a measurement: its job's number, and its place in the job."""
+    """Return the handle of a measurement: its job's number, and its place in the job."""
     return job << INDEX_BITS | index
 
 
 def hold_of(handle: int, attempt: int) -> int:
-    """Returns the number of what a send holds at its account; of attempt 0, what a measurement holds of its user's."""
+    """Return the number of a send's hold at its account; for attempt 0, of a measurement's hold on its user's day."""
     return handle << ATTEMPT_BITS | attempt
 
 
@@ -30,13 +30,13 @@ def key_id(number: int) -> str:
 
 
 def key_number(name: str) -> int:
-    """Returns the number of a key; -1, which no key has, if this is not the name of a key."""
+    """Return the number of a key; -1, which no key has, if this is not the name of a key."""
     digits = name.removeprefix("k")
     return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 and name == f"k{digits}" else -1
 
 
 def job_name(number: int, *, now_ms: int) -> str:
-    """Returns the name of a job that is submitted now.
+    """Return the name of a job that is submitted now.
 
     The number alone would not do: after a backup was restored, RIPE may know jobs that the store does not.
     """
@@ -44,7 +44,7 @@ def job_name(number: int, *, now_ms: int) -> str:
 
 
 def job_numbers(name: str) -> list[int]:
-    """Returns the numbers that a job of this name can have: the name does not say how many digits its time has."""
+    """Return the numbers that a job of this name can have: the name does not say how many digits its time has."""
     texts = (name[TIME_DIGITS:], name[TIME_DIGITS + 1 :])
     return [int(text, 36) for text in texts if 0 < len(text) <= _NUMBER_DIGITS_MAX and set(text) <= set(_DIGITS)]
 

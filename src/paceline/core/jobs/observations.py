@@ -1,4 +1,4 @@
-"""What is known of a measurement that runs at RIPE, definition by definition, and what follows from it."""
+"""Observations of a measurement that runs at RIPE, definition by definition, and the decisions that follow."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paceline.core.jobs.measurement import AnyDefinition, is_oneoff, span_s
 from paceline.core.jobs.values import StoredMeasurement
 
 GHOST_MS = 600_000
-"""RIPE's lists lag by seconds; a measurement missing in them for so long is looked for by its id."""
+"""Time after which a measurement that RIPE's lists lack is looked up by its id; the lists lag by seconds."""
 NO_PROBES = 6
 GONE = "RIPE no longer lists it"
 FIRST_COUNT_MS = 60_000
@@ -37,7 +37,7 @@ Count = int | Gone | Beyond
 
 
 class Observation(NamedTuple):
-    """One definition as RIPE lists it. ``status`` is RIPE's newest, 0 if RIPE never told one."""
+    """One definition as RIPE lists it. ``status`` is RIPE's newest, 0 if RIPE never gave one."""
 
     definition: AnyDefinition
     atlas_id: int
@@ -45,11 +45,11 @@ class Observation(NamedTuple):
     status: int
     delivered: int
     scheduled: int | None
-    """How many results a one-off that has begun will deliver."""
+    """Number of results that a one-off which has begun will deliver."""
 
     @property
     def may_deliver(self) -> bool:
-        """Whether more results may come: as far as is known, the definition has not ended."""
+        """Return whether more results may come: as far as is known, the definition has not ended."""
         return self.status in RUNNING or self.status == NO_PROBES
 
 
@@ -62,7 +62,7 @@ class PriceDiffers(NamedTuple):
 
 
 def observe(item: StoredMeasurement, listed: Mapping[int, Listed]) -> tuple[Observation, ...]:
-    """Returns what is known of each definition, in order. ``listed`` are RIPE's statuses by id."""
+    """Return an observation of each definition, in order. ``listed`` are RIPE's statuses by id."""
     return tuple(
         _observe_one(item, definition, listed.get(one.atlas_id), one.atlas_id, one.status, one.delivered)
         for definition, one in zip(item.measurement.definitions, item.atlas, strict=True)
@@ -70,29 +70,29 @@ def observe(item: StoredMeasurement, listed: Mapping[int, Listed]) -> tuple[Obse
 
 
 def is_unseen(item: StoredMeasurement, one: Observation, *, now_ms: int) -> bool:
-    """Returns whether RIPE should list the definition by now and does not."""
+    """Return whether RIPE should list the definition by now and does not."""
     return one.listed is None and now_ms - (item.answered_ms or 0) >= GHOST_MS
 
 
 def given_up_ms(item: StoredMeasurement) -> int:
-    """Returns when no more results are expected."""
+    """Return when no more results are expected."""
     assert item.answered_ms is not None
     return deadline_ms(item.measurement, sent_ms=item.answered_ms)
 
 
 def begins_ms(item: StoredMeasurement) -> int:
-    """Returns when the first results could come."""
+    """Return when the first results could come."""
     starts = [span_s(item.measurement, definition)[0] for definition in item.measurement.definitions]
     return max(item.answered_ms or 0, *(1_000 * (start or 0) for start in starts))
 
 
 def may_end_early(observed: Sequence[Observation]) -> bool:
-    """Returns whether a count can show that all results are there before RIPE says that the measurement has ended."""
+    """Return whether a count can show that all results are there before RIPE says that the measurement has ended."""
     return all(one.scheduled for one in observed if one.may_deliver)
 
 
 def judge_by_status(item: StoredMeasurement, observed: Sequence[Observation], *, now_ms: int) -> Verdict:
-    """Returns the verdict before anything is counted: ongoing, or at an end that is to be settled."""
+    """Return the verdict before anything is counted: ongoing, or an end that is to be settled."""
     until_ms = given_up_ms(item)
     return judge_measurement(
         [
@@ -105,7 +105,7 @@ def judge_by_status(item: StoredMeasurement, observed: Sequence[Observation], *,
 def judge_by_count(
     item: StoredMeasurement, observed: Sequence[Observation], counts: Sequence[Count], *, now_ms: int
 ) -> Verdict:
-    """Returns the verdict once the results of each definition were counted."""
+    """Return the verdict once the results of each definition were counted."""
     until_ms = given_up_ms(item)
     verdicts: list[Verdict] = []
     for one, count in zip(observed, counts, strict=True):
@@ -121,7 +121,7 @@ def judge_by_count(
 
 
 def uncounted(item: StoredMeasurement, observed: Sequence[Observation], counts: Sequence[Count], *, now_ms: int) -> str:
-    """Returns why the counts cannot be used to settle; empty if they can.
+    """Return why the counts cannot be used to settle; empty if they can.
 
     A measurement that RIPE no longer lists is settled without a count.
     """
@@ -132,7 +132,7 @@ def uncounted(item: StoredMeasurement, observed: Sequence[Observation], counts: 
 
 
 def told_of(observed: Sequence[Observation], counts: Sequence[Count] = ()) -> tuple[tuple[int, int], ...]:
-    """Returns status and results of each definition, as they are stored."""
+    """Return status and results of each definition, as they are stored."""
     known: Sequence[Count] = counts or [one.delivered for one in observed]
     return tuple(
         (one.status, count if isinstance(count, int) else one.delivered)
@@ -141,12 +141,12 @@ def told_of(observed: Sequence[Observation], counts: Sequence[Count] = ()) -> tu
 
 
 def scheduled_of(observed: Sequence[Observation]) -> tuple[int | None, ...]:
-    """Returns how many probes each definition has, where RIPE lists it with some."""
+    """Return how many probes each definition has, if RIPE lists it with some."""
     return tuple(None if one.listed is None else one.listed.scheduled or None for one in observed)
 
 
 def price_differences(item: StoredMeasurement, observed: Sequence[Observation]) -> list[PriceDiffers]:
-    """Returns the definitions for which RIPE names another price than expected."""
+    """Return the definitions for which RIPE names another price than expected."""
     found = []
     for one in observed:
         told = None if one.listed is None else one.listed.credits_per_result
@@ -157,17 +157,17 @@ def price_differences(item: StoredMeasurement, observed: Sequence[Observation]) 
 
 
 def first_count_ms(begins_ms: int) -> int:
-    """Returns when a measurement that still runs may be counted for the first time."""
+    """Return when a measurement that still runs may be counted for the first time."""
     return begins_ms + FIRST_COUNT_MS
 
 
 def next_count_ms(*, begins_ms: int, now_ms: int) -> int:
-    """Returns when a running measurement is counted again: once its age has doubled, so RIPE is rarely asked."""
+    """Return when a running measurement is counted again: once its age has doubled, so RIPE is rarely asked."""
     return now_ms + max(FIRST_COUNT_MS, now_ms - begins_ms)
 
 
 def retry_count_ms(failures: int, *, now_ms: int) -> int:
-    """Returns when to count again after so many failures in a row: after the first, in the next pass."""
+    """Return when to count again after ``failures`` failures in a row: after the first, in the next pass."""
     if failures == 1:
         return now_ms
     return now_ms + backoff.pause_ms(failures, base_ms=RETRY_MS, cap_ms=RETRY_MS_MAX, jitter="none")

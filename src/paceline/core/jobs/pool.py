@@ -1,6 +1,6 @@
-"""Chooses the account and key that a measurement is sent with, or says until when it waits and why.
+"""Choice of the account and key that a measurement is sent with, or until when it waits and why.
 
-Quotas belong to accounts, so accounts are what is balanced; the keys of one take turns. The account that used the
+Quotas belong to accounts, so accounts are balanced; the keys of one account take turns. The account that used the
 smallest share of its own day goes first, so use is even where limits are equal and in proportion where they are not.
 Accounts are kept in that order: most decisions look at the first one only.
 """
@@ -18,16 +18,18 @@ from paceline.core.jobs.cost import Cost
 from paceline.core.jobs.meters import NEVER_MS, CreditBalance, Meter, room_at, room_ms, used
 
 LOOK_AGAIN_MS = 30_100
-"""When all accounts are full, they are looked at again at the latest after this, if nothing wakes the dispatcher."""
+"""Longest time until full accounts are looked at again, if nothing wakes the dispatcher."""
 PASSED_MS_MAX = 600_000
-"""How long smaller measurements may pass one that does not fit: as long as a one-off holds its slot at RIPE. After that
-room is kept free for it."""
+"""Time for which smaller measurements may pass one that does not fit: as long as a one-off holds its slot at RIPE.
+
+After that, room is kept free for the one that was passed.
+"""
 TYPE_BARRED_MS = 86_400_000
-"""How long an account is not asked for a type of measurement that RIPE did not let it make."""
+"""Time for which an account is not asked for a type of measurement that RIPE did not let it make."""
 REASONS_MAX = 3
 KEPT_FREE = "its room is kept for a larger measurement that has waited longer"
 LOOK_AGAIN_MS_MIN = 1_000
-"""When accounts are looked at again at the earliest: a slot that is overdue may be free any moment, or RIPE lags."""
+"""Shortest time until accounts are looked at again: a slot that is overdue may be free any moment, or RIPE lags."""
 TARGET_PAUSE_MS = 60_000
 TARGET_PAUSE_MS_MAX = 1_800_000
 BACKOFF_MS = 5_000
@@ -44,7 +46,7 @@ class Key(msgspec.Struct, frozen=True, gc=False):
 
 
 class Barred(NamedTuple):
-    """RIPE does not let the account make measurements of this type; after a time it is asked again."""
+    """Type of measurement that RIPE does not let the account make; after a time RIPE is asked again."""
 
     type: str
     until_ms: int
@@ -52,7 +54,7 @@ class Barred(NamedTuple):
 
 
 class Account(msgspec.Struct, frozen=True):
-    """An account as it is configured and as it stands. ``sends`` counts its sends, by which its keys take turns."""
+    """An account's settings and current state. ``sends`` counts its sends, by which its keys take turns."""
 
     id: str
     concurrent: Meter
@@ -61,18 +63,18 @@ class Account(msgspec.Struct, frozen=True):
     keys: tuple[Key, ...]
     enabled: bool = True
     closed_until_ms: int = 0
-    """Until when it is not used, because of ``reason``."""
+    """Time until which it is not used, because of ``reason``."""
     reason: str = ""
     sends: int = 0
     balance: CreditBalance | None = None
-    """None: RIPE has not told it yet."""
+    """Credit balance at RIPE; None: RIPE has not told it yet."""
     barred: tuple[Barred, ...] = ()
 
 
 class AccountStanding(msgspec.Struct, frozen=True, gc=False):
     """An account, reduced to what a decision needs.
 
-    ``rank`` orders the pool: the share of its day that is used, then of its slots, then how often it was taken.
+    ``rank`` orders the pool: the used share of its day, then of its slots, then its number of sends.
     """
 
     rank: Rank
@@ -80,23 +82,23 @@ class AccountStanding(msgspec.Struct, frozen=True, gc=False):
     slots: int
     results: int
     credits: int
-    """The room left on each of its meters; of credits, on the smaller of the day and the balance."""
+    """Room left on each of its meters; of credits, on the smaller of the day and the balance."""
     keys: tuple[str, ...]
-    """Those that can be used."""
+    """Keys that can be used."""
     turn: int
     closed_until_ms: int
     account: Account
 
 
 class Pool(msgspec.Struct, frozen=True):
-    """``ready`` in order of rank; ``aside`` are the accounts that cannot be used, each with its reason."""
+    """All accounts: ``ready`` in order of rank; ``aside`` are those that cannot be used, each with its reason."""
 
     ready: tuple[AccountStanding, ...]
     aside: tuple[tuple[Account, str], ...] = ()
 
 
 class Gate(NamedTuple):
-    """The measurement is not sent before this time: its target is full, or RIPE asked for a pause."""
+    """Time before which the measurement is not sent: its target is full, or RIPE asked for a pause."""
 
     until_ms: int
     reason: str
@@ -108,17 +110,20 @@ class Send(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """``until_ms``: when to look again. ``room_ms``: when there is room as far as is known, which may be later."""
+    """Decision to wait.
+
+    ``until_ms``: when to look again. ``room_ms``: when there is room as far as is known, which may be later.
+    """
 
     until_ms: int
     reason: str
     room_ms: int = NEVER_MS
     accounts: tuple[tuple[str, str], ...] = ()
-    """Each account and what is in the way."""
+    """Accounts, each with what prevents a send there."""
 
 
 class Refuse(NamedTuple):
-    """It can never be sent: no account's limits are large enough."""
+    """Decision that it can never be sent: no account's limits are large enough, or no account may make its type."""
 
     reason: str
 
@@ -129,7 +134,7 @@ class Reservation(NamedTuple):
     account: str
     cost: Cost
     at_ms: int
-    """When the account has room for it, as far as is known."""
+    """Time at which the account has room for it, as far as is known."""
 
 
 def make_pool(accounts: Iterable[Account]) -> Pool:
@@ -143,7 +148,7 @@ def make_pool(accounts: Iterable[Account]) -> Pool:
 
 
 def aside_reason(account: Account) -> str:
-    """Returns why the account cannot be used until somebody changes something; empty if it can."""
+    """Return why the account cannot be used until somebody changes something; empty if it can."""
     if not account.enabled:
         return "disabled"
     if any(key.state == "ready" for key in account.keys):
@@ -159,7 +164,8 @@ def aside_reason(account: Account) -> str:
 def standing_of(account: Account) -> AccountStanding:
     slots, results, spend = account.concurrent, account.results, account.credits
     slots_used, results_used, spend_used = used(slots), used(results), used(spend)
-    # The sum and not the larger share, so that credits and results are both even, whatever a measurement is heavy in.
+    # The sum and not the larger share, so that credits and results are both even, whichever a measurement needs more
+    # of.
     day = results_used / max(results.limit, 1) + spend_used / max(spend.limit, 1)
     return AccountStanding(
         rank=(day, slots_used / max(slots.limit, 1), account.sends),
@@ -175,7 +181,7 @@ def standing_of(account: Account) -> AccountStanding:
 
 
 def with_account(pool: Pool, account: Account) -> Pool:
-    """Returns the pool after one account changed, in order again."""
+    """Return the pool after one account changed, in order again."""
     ready = [one for one in pool.ready if one.id != account.id]
     aside = pool.aside
     if aside:
@@ -196,7 +202,7 @@ def choose(
     gates: Sequence[Gate] = (),
     reserved: Reservation | None = None,
 ) -> Send | Wait | Refuse:
-    """Returns the account and key to send with, or why not. A closed gate comes first: it is closed for all accounts.
+    """Return the account and key to send with, or why not. A closed gate comes first: it is closed for all accounts.
 
     ``types`` are those of the measurement: an account that may not make one of them is left out.
     """
@@ -214,12 +220,12 @@ def choose(
 
 
 def closed_gate(gates: Iterable[Gate], *, now_ms: int) -> Gate | None:
-    """Returns the first of the gates that is still closed."""
+    """Return the first of the gates that is still closed."""
     return next((gate for gate in gates if gate.until_ms > now_ms), None)
 
 
 def bar_of(account: Account, types: frozenset[str], *, now_ms: int) -> Barred | None:
-    """Returns the bar on one of the types, if there is one. A bar that ends too late was written by a wrong clock."""
+    """Return the bar on one of the types, if there is one. A bar that ends too late was written by a wrong clock."""
     for one in account.barred:
         if one.type in types and 0 < one.until_ms - now_ms <= TYPE_BARRED_MS:
             return one
@@ -227,7 +233,7 @@ def bar_of(account: Account, types: frozenset[str], *, now_ms: int) -> Barred | 
 
 
 def was_passed_too_long(passed_ms: int | None, *, now_ms: int) -> bool:
-    """Returns whether others have been sent before it for too long, since ``passed_ms``, because it did not fit.
+    """Return whether others have been sent before a measurement for too long, since ``passed_ms``.
 
     If the clock was set back since, it counts as too long.
     """
@@ -235,7 +241,7 @@ def was_passed_too_long(passed_ms: int | None, *, now_ms: int) -> bool:
 
 
 def reserve(cost: Cost, pool: Pool, *, now_ms: int, types: frozenset[str] = frozenset()) -> Reservation | None:
-    """Returns room at the account that has enough of it first; None if it is not known when one has.
+    """Return room at the account that will have enough of it first; None if it is not known when.
 
     The pool must have its releases.
     """
@@ -249,17 +255,17 @@ def reserve(cost: Cost, pool: Pool, *, now_ms: int, types: frozenset[str] = froz
 
 
 def is_exhausted(pool: Pool, *, now_ms: int) -> bool:
-    """Returns whether not even the smallest measurement could be sent: then no other measurement is looked at."""
+    """Return whether not even the smallest measurement could be sent: then no other measurement is looked at."""
     return not any(
         one.slots > 0 and one.results > 0 and one.credits > 0 and one.closed_until_ms <= now_ms for one in pool.ready
     )
 
 
 def pick(costs: Sequence[Cost], pool: Pool, *, now_ms: int) -> int:
-    """Returns which of a user's first waiting measurements goes next, so that accounts are used evenly.
+    """Return the position of the next of a user's first waiting measurements, so that accounts are used evenly.
 
-    When slots are scarce, the account is whichever gets a slot back, but the measurement can be chosen: a large one if
-    the account is behind the others, a small one if it is ahead. Every second send of an account takes the first
+    When slots are scarce, the account is the one that gets a slot back, but the measurement can be chosen: a large one
+    if the account is behind the others, a small one if it is ahead. Every second send of an account takes the first
     measurement, so that none waits for long.
     """
     first = next((one for one in pool.ready if one.slots > 0 and one.closed_until_ms <= now_ms), None)
@@ -272,13 +278,16 @@ def pick(costs: Sequence[Cost], pool: Pool, *, now_ms: int) -> int:
 
 
 def target_gate(target: str, *, refusals: int, now_ms: int, words: str, chance: float) -> Gate:
-    """Returns the pause of a full target, longer after each refusal. RIPE counts all accounts, so none is closed."""
+    """Return the gate of a full target, closed longer after each refusal.
+
+    RIPE counts all accounts together, so no account is closed.
+    """
     wait_ms = pause_ms(refusals, base_ms=TARGET_PAUSE_MS, cap_ms=TARGET_PAUSE_MS_MAX, jitter="half", chance=chance)
     return Gate(now_ms + wait_ms, f"the target {target} is full: {words}")
 
 
 def backoff_until_ms(refusals: int, *, now_ms: int, retry_after_ms: int | None, chance: float) -> int:
-    """Returns when to ask RIPE again after it said "too many requests" for the nth time in a row."""
+    """Return when to ask RIPE again after it said "too many requests" for the nth time in a row."""
     if retry_after_ms is not None:
         return now_ms + retry_after_ms
     return now_ms + pause_ms(refusals, base_ms=BACKOFF_MS, cap_ms=BACKOFF_MS_MAX, jitter="half", chance=chance)
@@ -297,7 +306,7 @@ def _rank(standing: AccountStanding) -> Rank:
 
 
 def _leaves_room(cost: Cost, one: AccountStanding, reserved: Reservation) -> bool:
-    """Returns whether the account has room for both at the reserved time; what is taken now is not back by then."""
+    """Return whether the account has room for both at the reserved time, if amounts taken now are not back by then."""
     if one.id != reserved.account:
         return True
     balance = one.account.balance
@@ -331,7 +340,7 @@ def _explain(cost: Cost, pool: Pool, types: frozenset[str], now_ms: int, reserve
 
 
 def _summary(reasons: Sequence[tuple[str, str]]) -> str:
-    """Returns the reasons without the accounts' names, because ordinary users are shown them, too."""
+    """Return the reasons without the accounts' names, because ordinary users are shown them, too."""
     counts = Counter(reason for _, reason in reasons).most_common()
     texts = [f"{reason} ({count} accounts)" if count > 1 else reason for reason, count in counts[:REASONS_MAX]]
     more = len(counts) - len(texts)
@@ -339,7 +348,7 @@ def _summary(reasons: Sequence[tuple[str, str]]) -> str:
 
 
 def _all_barred(accounts: Sequence[Account], types: frozenset[str], now_ms: int) -> str:
-    """Returns why no account may make it; empty if one may that its operator has not disabled."""
+    """Return why no account may make a measurement of these types; empty if an enabled account may."""
     bars = [bar_of(account, types, now_ms=now_ms) for account in accounts if account.enabled]
     found = [bar for bar in bars if bar is not None]
     if not found or len(found) < len(bars):
@@ -348,7 +357,7 @@ def _all_barred(accounts: Sequence[Account], types: frozenset[str], now_ms: int)
 
 
 def _too_large(cost: Cost, accounts: Sequence[Account]) -> str:
-    """Returns why no account could ever take it, whatever is free; empty if one could."""
+    """Return why no account could ever take it, even if nothing were in use; empty if one could."""
     if any(all(need <= meter.limit for need, meter in _needs(cost, account)) for account in accounts):
         return ""
     largest = max(accounts, key=lambda account: account.credits.limit)
@@ -361,7 +370,7 @@ def _too_large(cost: Cost, accounts: Sequence[Account]) -> str:
 
 
 def _full_reason(cost: Cost, account: Account, now_ms: int) -> tuple[str, int]:
-    """Returns why the account has no room, and when it has as far as is known."""
+    """Return why the account has no room, and when it will have, as far as is known."""
     reasons, until_ms = [], now_ms
     if account.closed_until_ms > now_ms:
         reasons.append(account.reason or "backing off")

@@ -1,4 +1,4 @@
-"""Whose turn it is, which queued measurement is tried next, which is skipped, and which waits beside the queue."""
+"""Order of sends: whose turn it is, which queued measurement is tried next, and which are skipped or parked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from paceline.core.jobs.values import StoredMeasurement
 
 OVERDUE = "its stop time passed before it could be sent"
 ROOM_LEFT_MS = 5_000
-"""While there is room that nothing queued fits into, a parked measurement may fit when its time comes."""
+"""Time until the next look while there is room that nothing queued fits into: a parked measurement may fit then."""
 
 Waiting = tuple[StoredMeasurement, Wait]
 
@@ -30,7 +30,7 @@ class Turn(NamedTuple):
     owner: int
     has_queued: bool
     disabled: bool | None
-    """None: the user was removed."""
+    """True for a disabled user; None: the user was removed."""
 
     @property
     def is_ready(self) -> bool:
@@ -45,9 +45,9 @@ class NextTurns(NamedTuple):
 
 
 def next_turns(queue: Iterable[Turn], *, users_max: int) -> NextTurns:
-    """Reads the queue of users, which comes in order, until it has so many who may send.
+    """Read the queue of users in order until ``users_max`` users are found who may send.
 
-    A user whom it meets with nothing queued leaves. Disabled and removed users keep their places and are passed.
+    A user with nothing queued leaves the queue. Disabled and removed users keep their places and are passed over.
     """
     found = NextTurns([], [])
     for turn in queue:
@@ -61,12 +61,12 @@ def next_turns(queue: Iterable[Turn], *, users_max: int) -> NextTurns:
 
 
 class QueuedUser(NamedTuple):
-    """A user who may send, in the order of turns. ``queued``: how many measurements, as far as they were counted."""
+    """A user who may send, in the order of turns. ``queued``: number of measurements, as far as they were counted."""
 
     owner: str
     queued: int
     first: tuple[StoredMeasurement, ...]
-    """Those that are tried first, in order."""
+    """Measurements that are tried first, in order."""
 
 
 class Sorted(NamedTuple):
@@ -74,13 +74,13 @@ class Sorted(NamedTuple):
 
     may_go: list[StoredMeasurement]
     overdue: list[StoredMeasurement]
-    """They fail: their stop time has passed."""
+    """Measurements that fail because their stop time has passed."""
     gated: dict[Gate, list[StoredMeasurement]]
-    """They are parked until the gate opens."""
+    """Measurements that are parked until the gate opens."""
 
 
 def sort_queued(items: Iterable[StoredMeasurement], gates: Gates, *, now_ms: int) -> Sorted:
-    """Returns the measurements that may be sent now, those that are overdue, and those whose target is full."""
+    """Return the measurements that may be sent now, those that are overdue, and those whose target is full."""
     found = Sorted([], [], {})
     for item in items:
         gate = closed_gate(gates.of_targets(item.measurement), now_ms=now_ms)
@@ -94,7 +94,7 @@ def sort_queued(items: Iterable[StoredMeasurement], gates: Gates, *, now_ms: int
 
 
 def most_passed(items: Iterable[StoredMeasurement], *, now_ms: int) -> StoredMeasurement | None:
-    """Returns the measurement that was passed by others for too long, the first of several: it is tried before all."""
+    """Return the measurement that others passed for too long, the first of several: it is tried before all others."""
     late = [item for item in items if was_passed_too_long(item.passed_ms, now_ms=now_ms)]
     return min(late, key=lambda item: (item.passed_ms, item.handle), default=None)
 
@@ -102,9 +102,9 @@ def most_passed(items: Iterable[StoredMeasurement], *, now_ms: int) -> StoredMea
 def in_turn(
     items: Iterable[StoredMeasurement], pool: Pool, first: StoredMeasurement | None, *, now_ms: int
 ) -> list[StoredMeasurement]:
-    """Returns ``first``, then the users in the order of the line, of each the one first that keeps the accounts even.
+    """Return ``first``, then the others user by user in the order of turns.
 
-    The choice within a user's is ``core.jobs.pool.pick``.
+    Within each user the measurement that keeps the accounts even comes first: see ``core.jobs.pool.pick``.
     """
     ordered = [] if first is None else [first]
     rest = [item for item in items if first is None or item.handle != first.handle]
@@ -116,9 +116,9 @@ def in_turn(
 
 
 def waits_behind(item: StoredMeasurement, waits: Iterable[Waiting]) -> Wait | None:
-    """Returns why the measurement has to wait if another waits that takes no more of any meter and has no other type.
+    """Return why the measurement must wait; None: it has to be tried.
 
-    None: it has to be tried.
+    It must wait if another one waits that takes no more of any meter and has no other type.
     """
     cost, types = item.cost, kinds_of(item.measurement)
     for other, wait in waits:
@@ -134,7 +134,7 @@ def waits_behind(item: StoredMeasurement, waits: Iterable[Waiting]) -> Wait | No
 
 
 def passed_by(sent: StoredMeasurement, waits: Iterable[Waiting]) -> list[StoredMeasurement]:
-    """Returns the measurements that this one passes for the first time: of each user the first that did not fit."""
+    """Return the measurements that this one passes for the first time: of each user the first that did not fit."""
     first: dict[str, StoredMeasurement] = {}
     for item, _ in waits:
         first.setdefault(item.owner, item)
@@ -142,7 +142,7 @@ def passed_by(sent: StoredMeasurement, waits: Iterable[Waiting]) -> list[StoredM
 
 
 def next_look(waits: Sequence[Waiting], pool: Pool, *, now_ms: int) -> tuple[str, int]:
-    """Returns why nothing could be sent, and when to look again."""
+    """Return why nothing could be sent, and when to look again."""
     until_ms = min(wait.until_ms for _, wait in waits)
     if not is_exhausted(pool, now_ms=now_ms):
         until_ms = min(until_ms, now_ms + ROOM_LEFT_MS)
@@ -152,7 +152,7 @@ def next_look(waits: Sequence[Waiting], pool: Pool, *, now_ms: int) -> tuple[str
 def may_fit_behind(
     items: Sequence[StoredMeasurement], pool: Pool, *, users_max: int, each_max: int, now_ms: int
 ) -> bool:
-    """Returns whether an account has room for something and the queue is longer than what was read of it."""
+    """Return whether an account has room for something and the queue is longer than the part that was read."""
     counts = Counter(item.owner for item in items)
     whole = len(counts) < users_max and max(counts.values()) < each_max
     return not whole and not is_exhausted(pool, now_ms=now_ms)

@@ -1,4 +1,4 @@
-"""How a measurement changes state: begun, answered, cancelled, ended; and what an end adds to its job.
+"""State changes of a measurement: begun, answered, cancelled, ended; and what an end adds to its job.
 
       submit          begin           Sent            ending
     ─────────► queued ─────► sending ─────► ongoing ─────────► done, failed, cancelled
@@ -24,24 +24,24 @@ from paceline.core.jobs.names import ATTEMPTS_MAX
 
 WAITING: frozenset[MeasurementState] = frozenset({"queued", "parked"})
 OUT: frozenset[MeasurementState] = frozenset({"sending", "unknown"})
-"""A send is under way, or nobody knows what became of it."""
+"""States in which a send is in progress, or its result is not known."""
 RUNNING: frozenset[MeasurementState] = frozenset({"ongoing"})
 ENDED: frozenset[MeasurementState] = frozenset({"done", "failed", "cancelled"})
 LIVE: frozenset[MeasurementState] = frozenset({*WAITING, *OUT, "ongoing"})
 CANCELLED = "cancelled"
 LOST = "its sender stopped before it had an answer"
 WOKEN_MAX = 1_000
-"""So many parked measurements at most go back into the queue in one look."""
+"""Maximum number of parked measurements that go back into the queue in one look."""
 
 
 class Runs(NamedTuple):
-    """It runs at RIPE under these ids; its slot is held."""
+    """The measurement runs at RIPE under these ids; its slot is held."""
 
     atlas_ids: tuple[int, ...]
 
 
 class IsUnknown(NamedTuple):
-    """It is looked up then. All its holds stay."""
+    """The measurement is looked up at ``next_ms``. All its holds stay."""
 
     reason: str
     next_ms: int
@@ -49,7 +49,7 @@ class IsUnknown(NamedTuple):
 
 
 class GoesBack(NamedTuple):
-    """It waits again, and its account is refunded whole."""
+    """The measurement waits again, and its account is refunded in full."""
 
     state: Literal["queued", "parked"]
     reason: str
@@ -57,7 +57,7 @@ class GoesBack(NamedTuple):
 
 
 class EndsUnsent(NamedTuple):
-    """It cost nothing: what is held for it is refunded whole, to its user and to its account."""
+    """The measurement ends and cost nothing: its holds are refunded in full, to its user and to its account."""
 
     state: values.EndState
     reason: str
@@ -67,7 +67,7 @@ Answered = Runs | IsUnknown | GoesBack | EndsUnsent
 
 
 def after_answer(outcome: values.SendOutcome, *, lookups: int, stopping: bool) -> Answered:
-    """Returns what a measurement that is out becomes. ``lookups`` and ``stopping`` are as they are stored."""
+    """Return the next state of a measurement that is out. ``lookups`` and ``stopping`` are the stored values."""
     match outcome:
         case values.Sent():
             return Runs(outcome.atlas_ids)
@@ -84,16 +84,16 @@ def after_answer(outcome: values.SendOutcome, *, lookups: int, stopping: bool) -
 
 
 def may_answer(state: str, *, is_attempt: bool) -> bool:
-    """Returns whether an answer counts: the measurement is out, at the attempt that is answered for (fencing)."""
+    """Return whether an answer counts: the measurement is out, at the attempt that is answered for (fencing)."""
     return is_attempt and state in OUT
 
 
 def refuse_begin(
     *, attempt: int, reason: str, sending: int, sending_max: int, usable: bool
 ) -> values.Busy | EndsUnsent | Literal["unusable"] | None:
-    """Returns why a queued measurement is not sent now; None: it may be, if its account has room.
+    """Return why a queued measurement is not sent now; None: it may be, if its account has room.
 
-    ``usable``: account and key can still be used. ``attempt`` and ``reason`` are of the last send.
+    ``usable``: account and key can still be used. ``attempt`` and ``reason`` are those of the last send.
     """
     if not usable:
         return "unusable"
@@ -105,7 +105,7 @@ def refuse_begin(
 
 
 def short_of_balance(account: str, cost: Cost, free: int | None) -> Short | None:
-    """Returns what the account's credit balance at RIPE lacks; None: nothing, or the balance is not known."""
+    """Return the shortage of the account's credit balance at RIPE; None: there is none, or the balance is not known."""
     if free is None or cost.daily_credits <= free:
         return None
     left = max(free, 0)
@@ -113,51 +113,52 @@ def short_of_balance(account: str, cost: Cost, free: int | None) -> Short | None
 
 
 def is_usable(*, enabled: bool, closed_until_ms: int, key_enabled: bool, quarantine: str, now_ms: int) -> bool:
-    """Returns whether an account can send with a key now: either may have changed since it was chosen."""
+    """Return whether an account can send with a key now: either may have changed since it was chosen."""
     return enabled and closed_until_ms <= now_ms and key_enabled and not quarantine
 
 
 def is_given_up(state: str, intent_ms: int, *, intent_before_ms: int) -> bool:
-    """Returns whether a send without an answer becomes unknown: its sender died, or was held up for too long."""
+    """Return whether a send without an answer becomes unknown: its sender died, or was held up for too long."""
     return state == "sending" and intent_ms < intent_before_ms
 
 
 def cancel(state: MeasurementState) -> Literal["end", "stop"] | None:
-    """Returns what a cancel does: end and refund what was not sent, stop what is out or runs; None: it had ended."""
+    """Return what a cancel does: end an unsent measurement, stop one that is out or runs; None: it had ended."""
     if state in ENDED:
         return None
     return "end" if state in WAITING else "stop"
 
 
 class Settled(NamedTuple):
-    """``credits``: what the user pays. ``overrun``: what was used beyond what was held, which nobody pays."""
+    """``credits``: the user's charge. ``overrun``: the use beyond what was held, which nobody pays."""
 
     credits: int
     overrun: int
 
 
 def settle(held: int, used: int) -> Settled:
-    """Returns how the user's hold for a measurement is closed."""
+    """Return how the user's hold for a measurement is closed."""
     closed = close(Hold("", {"day": held}, 0), {"day": used}, {"day": Meter("day", held, "day", held=held)}, now_ms=0)
     return Settled(closed.meters["day"].spent, closed.overrun.get("day", 0))
 
 
 def account_actual(cost: Cost, *, credits_spent: int, results: int) -> tuple[int, int, int]:
-    """Returns what is settled on the account's meters: slots, results and credits of the day.
+    """Return the amounts that are settled on the account's meters: slots, results and credits of the day.
 
-    All three are closed together, once RIPE counts the measurement no more: until then it may still deliver the most.
+    All three are closed together, once RIPE no longer counts the measurement as running: until then it may still
+    deliver the most.
     """
     day_credits, day_results = daily_actual(cost, credits_spent=credits_spent, results=results)
     return 0, day_results, day_credits
 
 
 def spent_before(cost: Cost, *, settled: int, delivered: int) -> tuple[int, int]:
-    """Returns credits and results that an ended measurement was settled on; the most if nobody could count them."""
+    """Return the credits and results that an ended measurement was settled on; the maximum if they were not counted."""
     return (cost.credits, cost.results) if settled >= cost.credits else (settled, delivered)
 
 
 def job_sums(state: values.EndState, *, was: str, held: int, settled: int, definitions: int) -> dict[str, int]:
-    """Returns what an end adds to the counts and sums of its job."""
+    """Return what an end adds to the counts and sums of its job."""
     sums = {f"{name}{one}": 0 for name in ("", "definitions_") for one in ENDED}
     sums |= {state: 1, f"definitions_{state}": definitions}
     sums |= {"open": -1, "waiting": -1 if was in WAITING else 0, "settled": settled, "refunded": held - settled}
@@ -165,14 +166,15 @@ def job_sums(state: values.EndState, *, was: str, held: int, settled: int, defin
 
 
 def wanted_states(states: Collection[MeasurementState]) -> frozenset[MeasurementState]:
-    """Returns the states that a list is asked for; none are all."""
+    """Return the states that a list is asked for; an empty choice means all."""
     return frozenset(states) or LIVE | ENDED
 
 
 def count_definitions(counts: Mapping[str, int], wanted: frozenset[MeasurementState]) -> tuple[int, bool]:
-    """Returns how many definitions are in these states by the counts of a job, or by the sums of those of several.
+    """Return how many definitions are in these states, by the counts of a job or the sums of several jobs' counts.
 
-    True beside it: the counts cannot tell some states that have not ended apart, and those are to be counted on top.
+    The second value is True if the counts cannot tell some states that have not ended apart; those must be counted in
+    addition.
     """
     ended = sum(counts[f"definitions_{state}"] for state in ENDED & wanted)
     if wanted >= LIVE:
@@ -183,7 +185,7 @@ def count_definitions(counts: Mapping[str, int], wanted: frozenset[MeasurementSt
 def with_progress(
     known: values.AtlasMeasurement, told: tuple[int, int] | None, scheduled: int | None
 ) -> values.AtlasMeasurement:
-    """Returns a definition with RIPE's newest word on it; None: RIPE told nothing.
+    """Return a definition with RIPE's newest status and counts; None: RIPE said nothing.
 
     Results do not go away, so a lower count is an older answer.
     """

@@ -16,7 +16,7 @@ EndState = Literal["done", "failed", "cancelled"]
 HeldState = Literal["sending", "unknown", "ongoing", "done", "failed", "cancelled"]
 JobState = Literal["queued", "running", "cancelling", "finished"]
 LIMIT_MAX = 10**12
-"""Of every limit of an account."""
+"""Upper bound of every limit of an account."""
 
 
 class AccountSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -29,7 +29,7 @@ class AccountSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SeenAccount(NamedTuple):
-    """What the writer of an account has seen of it; None: that there is none."""
+    """State of an account that its writer has seen; None: there was no account."""
 
     spec: AccountSpec | None
 
@@ -38,7 +38,10 @@ AccountPut = Literal["created", "replaced", "unchanged", "revision_mismatch"]
 
 
 class AddKey(msgspec.Struct, frozen=True):
-    """``sealed``: the store never sees a secret, only what its owner may recognise it by."""
+    """Request to add a key.
+
+    The store never sees the secret: ``sealed`` is encrypted, and ``last_four`` lets the owner recognise it.
+    """
 
     account: str
     sealed: str
@@ -47,7 +50,7 @@ class AddKey(msgspec.Struct, frozen=True):
 
 
 class StoredKey(msgspec.Struct, frozen=True):
-    """A key as it is shown. ``quarantine``: RIPE's words, if it refused the key; enabling it again tries it again."""
+    """A key as it is shown. ``quarantine``: RIPE's words if it refused the key; enabling the key tries it again."""
 
     id: str
     account: str
@@ -59,14 +62,14 @@ class StoredKey(msgspec.Struct, frozen=True):
 
 
 class KeyAdded(NamedTuple):
-    """``already``: an account has this very secret, this one or another."""
+    """Result of adding a key. ``already``: this or another account has the same secret."""
 
     disposition: Literal["created", "already", "no_account"]
     key: StoredKey | None = None
 
 
 class Submission(msgspec.Struct, frozen=True):
-    """``costs``: the most that each of the job's measurements can take, in order."""
+    """A job to be submitted. ``costs``: the most that each of its measurements can take, in order."""
 
     owner: str
     job: Job
@@ -76,7 +79,7 @@ class Submission(msgspec.Struct, frozen=True):
 
 
 class Budget(NamedTuple):
-    """A user's day. ``left`` is what a submission may still cost."""
+    """A user's credits of the day. ``left`` is the most that a submission may still cost."""
 
     limit: int
     spent: int
@@ -86,12 +89,15 @@ class Budget(NamedTuple):
 
 
 class StoredJob(msgspec.Struct, frozen=True):
-    """A job as it stands. ``finished`` and ``success`` are separate facts: every measurement ended; every one well."""
+    """A job in its current state.
+
+    ``finished`` and ``success`` are separate facts: every measurement has ended; every one ended well.
+    """
 
     id: str
     number: int
     owner: str
-    """Empty: the user was removed."""
+    """Empty if the user was removed."""
     title: str
     webhook: str | None
     digest: str
@@ -105,7 +111,7 @@ class StoredJob(msgspec.Struct, frozen=True):
     settled: int
     refunded: int
     started_ms: int | None = None
-    """When the first of it was sent."""
+    """Time of the job's first send."""
     cancelled_ms: int | None = None
     finished_ms: int | None = None
 
@@ -140,24 +146,24 @@ class Already(NamedTuple):
 
 
 class OverCredits(NamedTuple):
-    """Refused whole; nothing was written."""
+    """The job is refused as a whole; nothing was written."""
 
     cost: int
     budget: Budget
 
 
 class AtlasMeasurement(NamedTuple):
-    """What a definition became at RIPE. ``status`` is None until RIPE has told one."""
+    """A definition as a measurement at RIPE. ``status`` is None until RIPE has given one."""
 
     atlas_id: int
     status: int | None
     delivered: int
     scheduled: int | None = None
-    """How many probes take part; None until RIPE has told."""
+    """Number of probes that take part; None until RIPE has told it."""
 
 
 class StoredMeasurement(msgspec.Struct, frozen=True):
-    """A measurement as it stands. ``handle`` and ``attempt`` are the fence of the process that sends or follows it."""
+    """A measurement in its current state. ``handle`` and ``attempt`` are the fence of the process that handles it."""
 
     handle: int
     attempt: int
@@ -169,37 +175,37 @@ class StoredMeasurement(msgspec.Struct, frozen=True):
     cost: Cost
     reason: str = ""
     next_ms: int | None = None
-    """Parked: the next try. Unknown: the next lookup."""
+    """Time of the next try if it is parked, of the next lookup if it is unknown."""
     lookups: int = 0
     stopping: bool = False
-    """Its user wants it no more: what runs of it is to be stopped."""
+    """True if its user cancelled it: measurements that run at RIPE are to be stopped."""
     account: str | None = None
     key: str | None = None
     intent_ms: int | None = None
     answered_ms: int | None = None
     ended_ms: int | None = None
     passed_ms: int | None = None
-    """Since when others are sent before it, because no account has room for it."""
+    """Time since which others are sent before it, because no account has room for it."""
     settled: int | None = None
-    """Credits, once it has ended; what is left of its cost was refunded."""
+    """Credits charged, once it has ended; the rest of its cost was refunded."""
     atlas: tuple[AtlasMeasurement, ...] = ()
     number: int | None = None
-    """Of its first definition, among all of the installation. None: it was submitted before they were numbered."""
+    """Installation-wide number of its first definition. None: it was submitted before definitions were numbered."""
     running: bool = False
-    """RIPE counts it as running: its slot is held, also after all results were there and it has ended here."""
+    """True if RIPE counts it as running: its slot is held, even if it has ended here because all results are there."""
 
 
 class Sent(NamedTuple):
-    """It exists at RIPE under these ids, in the order of its definitions."""
+    """The measurement exists at RIPE under these ids, in the order of its definitions."""
 
     atlas_ids: tuple[int, ...]
 
 
 class Unsure(NamedTuple):
-    """It may exist or not: it is looked up then, before anything is sent again. Every line stays held.
+    """The measurement may exist or not: it is looked up at ``look_ms``, before anything is sent again.
 
-    ``lookups`` is how far the lookups have come: the higher of this and what is written counts, so that two processes
-    that look at once count once, and a lookup without an answer counts nothing.
+    All its holds stay. ``lookups`` is how far the lookups have come: the higher of this and the stored value counts, so
+    that two processes that look at once count once, and a lookup without an answer does not count.
     """
 
     reason: str
@@ -208,14 +214,17 @@ class Unsure(NamedTuple):
 
 
 class NotSent(NamedTuple):
-    """It does not exist: it may be sent again, at once or from ``next_ms`` on. What its account held is refunded."""
+    """The measurement does not exist: it may be sent again, now or from ``next_ms`` on.
+
+    Its account's hold is refunded.
+    """
 
     reason: str
     next_ms: int | None = None
 
 
 class Rejected(NamedTuple):
-    """It does not exist and never will: it fails alone, and all that it held is refunded."""
+    """The measurement does not exist and never will: it fails alone, and all its holds are refunded."""
 
     reason: str
 
@@ -224,7 +233,7 @@ SendOutcome = Sent | Unsure | NotSent | Rejected
 
 
 class MeterFull(NamedTuple):
-    """RIPE refused so much because of this meter of the account; ``limit``: as RIPE names it."""
+    """RIPE refused ``need`` because of this meter of the account; ``limit``: the limit that RIPE names."""
 
     meter: MeterName
     need: int
@@ -248,7 +257,7 @@ class TargetFull(NamedTuple):
 
 
 class Paused(NamedTuple):
-    """Everybody waits. ``refusals`` in a row; anything sent sets it back."""
+    """A pause for everybody. ``refusals`` counts those in a row; a successful send resets it."""
 
     until_ms: int
     refusals: int
@@ -256,7 +265,7 @@ class Paused(NamedTuple):
 
 
 class TypeBarred(NamedTuple):
-    """The account may not make measurements of these types; until then others are asked."""
+    """The account may not make measurements of these types; other accounts are used until ``until_ms``."""
 
     types: tuple[str, ...]
     until_ms: int
@@ -267,21 +276,24 @@ RefusalEffect = MeterFull | KeyRefused | AccountClosed | TypeBarred | TargetFull
 
 
 class Progress(NamedTuple):
-    """RIPE's newest word on each definition: status, and results delivered so far.
+    """RIPE's newest status of each definition, and its results so far.
 
-    ``reason``: why it does not come to its end, if something is in the way; None leaves the one that is there.
+    ``reason``: why the measurement does not end, if something prevents it; None keeps the stored reason.
     """
 
     handle: int
     attempt: int
     told: tuple[tuple[int, int], ...]
     scheduled: tuple[int | None, ...] = ()
-    """How many probes each has, where RIPE has told."""
+    """Number of probes of each definition, if RIPE has told it."""
     reason: str | None = None
 
 
 class Ending(NamedTuple):
-    """``credits`` and ``results``: really delivered, in all. ``frees_slot``: RIPE counts it as running no more."""
+    """End of a measurement.
+
+    ``credits`` and ``results`` were really delivered, in all. ``frees_slot``: RIPE no longer counts it as running.
+    """
 
     handle: int
     attempt: int
@@ -293,18 +305,22 @@ class Ending(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """``won`` is False if it had ended, or was sent again. ``overrun``: credits beyond what was held; not charged."""
+    """Result of writing an end.
+
+    ``won`` is False if the measurement had ended, or was sent again. ``overrun``: credits beyond what was held; not
+    charged.
+    """
 
     won: bool
     overrun: int = 0
 
 
 class Busy(NamedTuple):
-    """Nothing was taken: as many are being sent as may be at once."""
+    """Nothing was taken: the maximum number of sends is in progress."""
 
 
 class SendCounts(NamedTuple):
-    """How many measurements are in each state that is not the end, and jobs that are not finished."""
+    """Number of measurements in each state that is not terminal, and of jobs that are not finished."""
 
     queued: int
     parked: int
@@ -313,4 +329,4 @@ class SendCounts(NamedTuple):
     ongoing: int
     open_jobs: int
     oldest_ms: int | None
-    """When the oldest job was submitted that has something queued or parked; None if there is none."""
+    """Submission time of the oldest job that has something queued or parked; None if there is none."""

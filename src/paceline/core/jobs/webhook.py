@@ -1,4 +1,4 @@
-"""A job's webhook: when it is tried again, and how its receiver can tell that it is ours."""
+"""Webhook of a job: when it is tried again, and how its receiver can verify the sender."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from paceline.core.backoff import pause_ms
 BASE_MS = 2_000
 CAP_MS = 21_600_000
 TRIES_MAX = 17
-"""After about a day: doubling from two seconds to six hours."""
+"""Number of tries in about a day: pauses double from two seconds to six hours."""
 SIGNATURE_HEADER = "Paceline-Signature"
 
 
 def again_ms(tries: int, *, now_ms: int, timeout_ms: int, chance: float) -> int:
-    """When the try after the nth may be made; the nth begins now."""
+    """Return when the try after the nth may be made; the nth begins now."""
     return now_ms + timeout_ms + pause_ms(tries, base_ms=BASE_MS, cap_ms=CAP_MS, jitter="half", chance=chance)
 
 
 def signed_bytes(body: bytes, *, at_s: int) -> bytes:
-    """What is signed: with its time, so that an old call cannot be played again later."""
+    """Return the bytes that are signed. They include the time, so that an old call cannot be replayed later."""
     return b"%d.%s" % (at_s, body)
 
 

@@ -1,7 +1,7 @@
-"""A calendar of missed runs: how many of all monitors together start in each second while they are made up for.
+"""Calendar of missed runs: how many of all monitors together start in each second of a catch-up.
 
-Each second takes so many, and no more. A run that finds its second full goes to the next one that is free, and the runs
-of one monitor keep their distance. What finds no room within the horizon is not made.
+Each second takes a limited number. A run that finds its second full goes to the next free one, and the runs of one
+monitor keep their distance. A run that finds no room within the horizon is not made.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from collections.abc import Sequence
 import msgspec
 
 HORIZON_S = 6 * 3_600
-"""No missed run starts later than this. It also bounds the size of the calendar."""
+"""Latest start of a missed run, from now on. It also bounds the size of the calendar."""
 COUNT_MAX = 65_535
 
 
 class Calendar(msgspec.Struct, frozen=True):
-    """How many missed runs start in each second from ``start_s`` on."""
+    """Number of missed runs that start in each second from ``start_s`` on."""
 
     start_s: int = 0
     counts: bytes = b""
-    """Compressed: long stretches of it are alike."""
+    """Counts in compressed form: long stretches of them are alike."""
 
 
 def book(
     calendar: Calendar, wanted: Sequence[Sequence[int]], *, per_second: int, now_ms: int
 ) -> tuple[list[list[int]], Calendar]:
-    """When the runs of each entry start that were wanted at these times, and the calendar with them.
+    """Return the start times of the runs of each entry, near the wanted times, and the calendar with them.
 
     Entries take turns, run by run. An entry may get fewer times than it wanted.
     """
@@ -46,7 +46,7 @@ def book(
 
 
 class _Seconds:
-    """The seconds from now on; a full one points to the next that may be free."""
+    """Seconds from now on; a full second points to the next that may be free."""
 
     def __init__(self, counts: array[int], per_second: int) -> None:
         self.counts = counts
@@ -76,7 +76,10 @@ class _Seconds:
 
 
 def _counts(calendar: Calendar, now_s: int) -> array[int]:
-    """From now on. A calendar that begins beyond the horizon was written before the clock was set back."""
+    """Return the counts from now on.
+
+    A calendar that begins beyond the horizon was written before the clock was set back, and is ignored.
+    """
     counts = array("H")
     if calendar.counts and calendar.start_s - now_s < HORIZON_S:
         counts.frombytes(zlib.decompress(calendar.counts))

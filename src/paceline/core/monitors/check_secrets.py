@@ -1,4 +1,4 @@
-"""What of a check is secret: the values of its headers and of ``auth``, and its body. Stored sealed, shown masked."""
+"""Secrets of a check: the values of its headers and of ``auth``, and its body. Stored sealed, shown masked."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def is_sealed(check: Check) -> bool:
 
 
 def is_clear(check: Check) -> bool:
-    """Whether something secret of it is not sealed."""
+    """Return whether a secret of the check is not sealed."""
     if not isinstance(check, HttpCheck) or check.sealed:
         return False
     return bool(check.headers) or check.body is not None or check.auth is not None
 
 
 def seal_check(check: C, seal: Callable[[str], str]) -> C:
-    """Values that stand for "as it is stored" are left for ``keep_hidden``."""
+    """Return the check with its secrets sealed. Values that mean "as stored" are left for ``keep_hidden``."""
     if not (isinstance(check, HttpCheck) and is_clear(check)):
         return check
     return cast("C", with_secrets(check, lambda value: value if value == HIDDEN else seal(value), sealed=True))
@@ -40,7 +40,7 @@ def open_check(check: C, unseal: Callable[[str], str]) -> C:
 
 
 def hides(check: Check) -> bool:
-    """Whether a value is to be kept as it is stored."""
+    """Return whether the check keeps a stored value."""
     if not isinstance(check, HttpCheck):
         return False
     hidden = HIDDEN in check.headers.values() or check.body == HIDDEN
@@ -48,7 +48,7 @@ def hides(check: Check) -> bool:
 
 
 def secrets_given(check: Check) -> bool:
-    """Whether a secret is given by its value, and not as what is stored."""
+    """Return whether the check gives a secret by its value, and not as a reference to the stored one."""
     if not isinstance(check, HttpCheck):
         return False
     values = [*check.headers.values(), *(asdict(check.auth).values() if check.auth else ())]
@@ -56,7 +56,7 @@ def secrets_given(check: Check) -> bool:
 
 
 def keep_hidden(check: C, stored: Check | None, *, pointer: str = "") -> C:
-    """The sealed check with the stored values where they were given back as they are shown."""
+    """Return the sealed check with the stored values where they were given as they are shown (hidden)."""
     if not (isinstance(check, HttpCheck) and hides(check)):
         return check
     known = stored if isinstance(stored, HttpCheck) else HttpCheck(url="")

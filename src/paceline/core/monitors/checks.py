@@ -1,4 +1,4 @@
-"""What a monitor can check: the kinds, and what each may ask for."""
+"""Kinds of checks, and the fields of each."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ from paceline.errors import FieldProblem, InvalidInput
 CHECK_BYTES_MAX = 65_536
 DEFAULT_QUEUE = "default"
 HIDDEN = "***"
-"""What is shown in place of a secret value; given back in an edit, it keeps the value that is stored."""
+"""Text shown in place of a secret value; given back in an edit, it keeps the stored value."""
 TIMEOUT_MS_MIN, TIMEOUT_MS_MAX = 100, 120_000
 BYTES_CAP_MAX = 16 * 1024 * 1024
 ANSWER_BYTES_MAX = 131_072
-"""More is never kept of one answer: its head, and the start of its body for patterns and JSON, or else one piece of it
-and the end of the piece before."""
+"""Maximum number of bytes that are kept of one answer.
+
+They are its head, and the start of its body for patterns and JSON, or else one piece of it and the end of the piece
+before.
+"""
 
 DnsType = Literal["A", "AAAA", "CNAME", "MX", "NS", "TXT", "SOA", "SRV", "CAA", "PTR"]
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
@@ -47,7 +50,10 @@ class HttpCheck(
     follow_redirects: Annotated[int, shown(minimum=0, maximum=10)] = 0
     max_bytes: Annotated[int, shown(minimum=1, maximum=BYTES_CAP_MAX)] = 1_048_576
     sealed: bool = False
-    """Of stored ones: the values of the headers and of ``auth``, and the body, are sealed. Nobody gives it."""
+    """True for a stored check: the values of the headers and of ``auth``, and the body, are sealed.
+
+    Never given by users.
+    """
 
 
 class TcpCheck(
@@ -81,18 +87,21 @@ class TlsCheck(
 
     @property
     def days_wanted(self) -> int:
-        """How many days its certificate must last."""
+        """Return how many days its certificate must last."""
         return self.min_days if self.expect.days_left is None else self.expect.days_left
 
 
 class OutgoingCheck(msgspec.Struct, frozen=True):
-    """Work for a checker of the user's own: whatever stands beside ``kind`` is handed over as it is."""
+    """Work for a user's own checker: everything beside ``kind`` is handed over as it is."""
 
     document: dict[str, Any]
 
     @property
     def queue(self) -> str:
-        """The queue that its runs wait in. What was stored before queues had names may hold anything there."""
+        """Return the queue that its runs wait in.
+
+        Checks that were stored before queues had names may hold anything in this field.
+        """
         name = self.document.get("queue", DEFAULT_QUEUE)
         return DEFAULT_QUEUE if queue_problem(name) else name
 
@@ -112,7 +121,7 @@ _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
 def parse_check(body: bytes, pointer: str, *, bytes_max: int | None = CHECK_BYTES_MAX) -> Check:
-    """``bytes_max`` None: it was stored, and is longer since it was sealed."""
+    """Return the check. ``bytes_max`` None: it was stored, and is longer because it is sealed."""
     if bytes_max is not None and len(body) > bytes_max:
         raise InvalidInput.of(FieldProblem(pointer, f"at most {bytes_max} bytes of JSON"))
     kind = decode(_KIND, body, pointer).kind
@@ -128,7 +137,7 @@ def parse_check(body: bytes, pointer: str, *, bytes_max: int | None = CHECK_BYTE
 
 
 def check_document(check: Check) -> dict[str, Any]:
-    """The check as its user wrote it, less what equals the defaults. What is sealed of it is masked."""
+    """Return the check as its user wrote it, without fields that equal the defaults. Sealed values are masked."""
     if isinstance(check, OutgoingCheck):
         return check.document
     if isinstance(check, HttpCheck) and check.sealed:
@@ -138,7 +147,7 @@ def check_document(check: Check) -> dict[str, Any]:
 
 
 def with_secrets(check: HttpCheck, change: Callable[[str], str], *, sealed: bool) -> HttpCheck:
-    """The check with each of its secret values changed: those of its headers and of ``auth``, and its body."""
+    """Return the check with each of its secret values changed: those of its headers and of ``auth``, and its body."""
     return msgspec.structs.replace(
         check,
         headers={name: change(value) for name, value in check.headers.items()},
@@ -149,12 +158,12 @@ def with_secrets(check: HttpCheck, change: Callable[[str], str], *, sealed: bool
 
 
 def queue_problem(name: Any) -> FieldProblem | None:
-    """Why this cannot be the name of a queue, or None."""
+    """Return why this cannot be the name of a queue, or None."""
     return id_problem(name if isinstance(name, str) else "", "/check/queue")
 
 
 def repeatable(check: Check) -> bool:
-    """Whether doing it once more can do no harm: a check that a crash cut short may then be repeated."""
+    """Return whether repeating the check can do no harm: then it may be repeated after a crash cut it short."""
     return not isinstance(check, HttpCheck) or check.method in SAFE_METHODS
 
 

@@ -1,4 +1,4 @@
-"""May a run start: leased, held because its owner is disabled, or parked behind an earlier run of its monitor."""
+"""Decision whether a run may start: leased, held because its owner is disabled, or parked behind an earlier run."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Literal, NamedTuple, assert_never
 from paceline.core.monitors.outcome import RunState
 
 HOLD_MS = 30_000
-"""A disabled owner's runs are looked at again after this time; enabling the owner ends it at once."""
+"""Time after which a disabled owner's runs are looked at again; enabling the owner ends it at once."""
 
 Start = Literal["lease", "hold", "park"]
 
 
 def may_start(*, clear: bool, disabled: bool) -> Start:
-    """Judges a run whose time has come.
+    """Judge a run whose time has come.
 
-    ``clear``: no earlier run of its monitor is open. ``disabled``: its owner is; the runs of a monitor that is gone
-    have no owner, and start, to end at once.
+    ``clear``: no earlier run of its monitor is open. ``disabled``: its owner is. Runs of a deleted monitor have no
+    owner; they start, and end at once.
     """
     if not clear:
         return "park"
@@ -24,26 +24,26 @@ def may_start(*, clear: bool, disabled: bool) -> Start:
 
 
 def is_lost(state: RunState, *, lost: bool) -> bool:
-    """True if an attempt was out when its lease ran out: the one before a new lease, or an earlier one (``lost``)."""
+    """Return whether an attempt was out when its lease ran out: the newest one, or an earlier one (``lost``)."""
     return lost or state == "out"
 
 
 class TakeFacts(NamedTuple):
-    """A run of an outgoing queue that a checker asks for by its name."""
+    """A run of an outgoing queue that a checker asks for by its id."""
 
     state: RunState
     at_ms: int
-    """Until when its lease, its pause or its moment in a catch-up lasts; 0: it has none."""
+    """End of its lease, its pause or its wait in a catch-up; 0: it has none."""
     attempt: int
-    """How many were made."""
+    """Number of attempts so far."""
     clear: bool
     disabled: bool
     defined: bool
-    """Its monitor is still there."""
+    """True if its monitor still exists."""
 
 
 def may_take(run: TakeFacts, *, attempt: int | None, now_ms: int) -> Literal["take", "early", "refuse"]:
-    """Judges a take as this attempt; None: as whichever it would be. ``early``: it may be taken at ``at_ms``.
+    """Judge a take of the run as this attempt; None: as the next one. ``early``: it may be taken at ``at_ms``.
 
     A run that only waits may start whatever its time: the clock of the process that made it may be ahead of ours.
     """

@@ -1,9 +1,9 @@
 """Cron expressions with a time zone.
 
-A fixed time (neither minute nor hour begins with ``*``) belongs to the wall clock: where clocks go forward, what falls
-into the missing time runs once, when it is over; where they go back, it runs once, the first time. Anything else
-follows real minutes: it runs through both doubled hours, and what a missing hour would have held is not made up for.
-That is Debian cron's rule. cronsim reads the expressions and walks the wall clock; the zone's changes are minded here,
+A fixed time (neither minute nor hour begins with ``*``) belongs to the wall clock: where clocks go forward, a firing in
+the missing time comes once, when that time is over; where they go back, it comes once, the first time. Anything else
+follows real minutes: it runs through both doubled hours, and firings of a missing hour are not made up for. That is
+Debian cron's rule. cronsim parses the expressions and walks the wall clock; the zone's changes are handled here,
 because cronsim itself answers with the past in a doubled hour and skips minutes where a change is not a whole hour.
 """
 
@@ -19,19 +19,19 @@ from paceline.core.instants import to_datetime, to_ms
 
 CRON_CHARS_MAX = 256
 _MACHINE_ZONES = frozenset({"localtime", "posixrules", "Factory"})
-"""Files among the zones that mean another thing on each machine, or nothing."""
+"""Names among the zone files that mean another thing on each machine, or nothing."""
 _FIELDS = ("minute", "hour", "day of month", "month", "day of week")
 
 
 def timezone_problem(name: str) -> str | None:
-    """Why this is not a time zone, or None."""
+    """Return why this is not a time zone, or None."""
     if name in _zones():
         return None
     return f"unknown time zone {name[:64]!r}; use a name of the IANA database, for example Europe/Berlin"
 
 
 def cron_problem(expression: str) -> str | None:
-    """Why this can never fire, with the position where that can be told; None if it is a good expression."""
+    """Return why this expression can never fire, with the position if that is known; None if it is valid."""
     if len(expression) > CRON_CHARS_MAX:
         return f"position {CRON_CHARS_MAX + 1}: at most {CRON_CHARS_MAX} characters"
     if expression.startswith("@"):
@@ -49,7 +49,7 @@ def cron_problem(expression: str) -> str | None:
 
 @lru_cache(maxsize=65_536)
 def next_cron_ms(expression: str, timezone: str, after_ms: int) -> int:
-    """The first firing strictly after the instant. Memoised: many entries share an expression and a minute."""
+    """Return the first firing strictly after the instant. Memoised: many entries share an expression and a minute."""
     after = to_datetime(after_ms).replace(microsecond=0)
     minute, hour, *_ = expression.split()
     follow = _next_running if minute.startswith("*") or hour.startswith("*") else _next_fixed
@@ -67,20 +67,26 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def _next_fixed(expression: str, zone: ZoneInfo, after: datetime) -> datetime:
-    """Several wall times may stand for one moment, and in a doubled hour the next ones for moments that are over."""
+    """Return the next moment of a fixed time.
+
+    Several wall times may stand for one moment, and in a doubled hour the next ones for moments that are over.
+    """
     walls = CronSim(expression, _wall(zone, after))
     return next(moment for wall in walls if (moment := _first_moment(zone, wall)) > after)
 
 
 def _first_moment(zone: ZoneInfo, wall: datetime) -> datetime:
-    """When the clock shows this for the first time; if it never does, when the missing time is over."""
+    """Return when the clock shows this for the first time; if it never does, when the missing time is over."""
     while _wall(zone, moment := wall.replace(tzinfo=zone, fold=0).astimezone(UTC)) != wall:
         wall += timedelta(minutes=1)
     return moment
 
 
 def _next_running(expression: str, zone: ZoneInfo, after: datetime) -> datetime:
-    """Between two changes of the offset wall and real time run alike; at each change the walk begins again."""
+    """Return the next moment of an expression that follows real time.
+
+    Between two changes of the offset, wall and real time run alike; at each change the walk begins again.
+    """
     since, wall = after, _wall(zone, after)
     while True:
         found = (next(CronSim(expression, wall)) - _offset(zone, since)).replace(tzinfo=UTC)
@@ -91,7 +97,7 @@ def _next_running(expression: str, zone: ZoneInfo, after: datetime) -> datetime:
 
 
 def _offset_change(zone: ZoneInfo, *, since: datetime, until: datetime) -> datetime | None:
-    """The first moment after the one and up to the other that has another offset, to the second."""
+    """Return the first moment after ``since`` and up to ``until`` that has another offset, to the second."""
     low, before = since, _offset(zone, since)
     while low < until:
         high = min(low + timedelta(days=1), until)
@@ -115,7 +121,7 @@ def _offset(zone: ZoneInfo, moment: datetime) -> timedelta:
 
 
 def _locate(fields: list[str], expression: str, reason: str) -> str:
-    """Names the first field that is wrong by itself; if none is, the day fields contradict each other."""
+    """Name the first field that is wrong by itself; if none is, the day fields contradict each other."""
     positions = _positions(fields, expression)
     for index, field in enumerate(fields):
         alone = ["*"] * len(fields)

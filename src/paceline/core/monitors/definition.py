@@ -1,4 +1,4 @@
-"""What a user declares: a monitor. Parsed once, here, from JSON to values; past this point the types are trusted."""
+"""Definition of a monitor. Parsed once, here, from JSON to values; past this point the types are trusted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ class MonitorSpec(msgspec.Struct, frozen=True):
     cron: str | None = None
     timezone: str = "UTC"
     initial_delay: str | None = None
-    """None: not given. An interval then has its phase allotted, with a first check at once; cron needs no delay."""
+    """Delay before the first firing.
+
+    None: an interval has its phase allotted, with a first check at once; cron needs none.
+    """
     jitter: str = "0s"
     missed: Missed = "skip"
     overlap: Overlap = "skip"
@@ -38,13 +41,13 @@ class MonitorSpec(msgspec.Struct, frozen=True):
     tags: tuple[str, ...] = ()
     alert: AlertPolicy = DEFAULT_ALERT
     attempts: int = 1
-    """How often a check is tried before it counts as failed."""
+    """Number of tries before a check counts as failed."""
     phase: Phase | None = None
-    """Allotted, not declared: it is stored with the spec, and no document of a user has it."""
+    """Allotted, not declared: it is stored with the spec, and is in no document of a user."""
 
     @property
     def is_allotted(self) -> bool:
-        """True if its phase is Paceline's choice: an interval without an initial delay."""
+        """Return whether its phase is Paceline's choice: an interval without an initial delay."""
         return self.every is not None and self.initial_delay is None
 
 
@@ -88,7 +91,7 @@ _STORED = msgspec.json.Decoder(_StoredDocument)
 
 
 def parse_spec(body: bytes, limits: SpecLimits, *, pointer: str = "") -> MonitorSpec:
-    """A valid spec, or InvalidInput that names every wrong field."""
+    """Return a valid spec, or raise InvalidInput that names every wrong field."""
     spec = _to_spec(decode(_SPEC, body, pointer), pointer)
     problems = [*checks.check_problems(spec.check), *_spec_problems(spec, limits)]
     if problems:
@@ -97,7 +100,7 @@ def parse_spec(body: bytes, limits: SpecLimits, *, pointer: str = "") -> Monitor
 
 
 def parse_stored_spec(text: str | bytes) -> MonitorSpec:
-    """A spec that was valid when it was stored; limits may have changed since and do not apply."""
+    """Return a spec that was valid when it was stored; limits may have changed since and do not apply."""
     body = text.encode() if isinstance(text, str) else text
     document = _STORED.decode(body)
     spec = _to_spec(document, "", check_bytes_max=None)
@@ -105,15 +108,15 @@ def parse_stored_spec(text: str | bytes) -> MonitorSpec:
 
 
 def spec_document(spec: MonitorSpec) -> dict[str, Any]:
-    """The JSON document of a spec, with every default spelled out; parsing it gives the spec back."""
+    """Return the JSON document of a spec, with every default written out; parsing it gives the spec back."""
     document = _document(spec, checks.check_document(spec.check))
     return document | {"alert": msgspec.to_builtins(spec.alert), "attempts": spec.attempts}
 
 
 def encode_spec(spec: MonitorSpec) -> bytes:
-    """The spec as a store keeps it, with its phase.
+    """Return the spec as a store keeps it, with its phase.
 
-    Fields that came later are left out at their default: older texts stay equal.
+    Fields that were added later are left out at their default: older texts stay equal.
     """
     check = spec.check
     document = _document(spec, check.document if isinstance(check, checks.OutgoingCheck) else check)
@@ -146,7 +149,7 @@ def cadence_of(spec: MonitorSpec) -> Cadence:
 def _cadence(
     every: str | None, cron: str | None, timezone: str, jitter: str, missed: Missed, overlap: Overlap
 ) -> Cadence:
-    """Memoised: most monitors share their cadence with many others."""
+    """Return the cadence. Memoised: most monitors share their cadence with many others."""
     return Cadence(
         every_ms=duration_ms(every) if every is not None else 0,
         cron=" ".join(cron.split()) if cron is not None else "",
@@ -158,7 +161,7 @@ def _cadence(
 
 
 def duration_ms(text: str) -> int:
-    """For a duration that was validated."""
+    """Return the milliseconds of a duration that was validated."""
     ms = parse_duration_ms(text)
     assert ms is not None
     return ms

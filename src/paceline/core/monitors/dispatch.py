@@ -1,4 +1,4 @@
-"""Whether a claimed run is sent, and when a failed attempt is tried again."""
+"""Decision whether a claimed run is sent, and when a failed attempt is tried again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from paceline.core.monitors.checks import Check, repeatable
 from paceline.core.monitors.outcome import REASON_CHARS_MAX, Dead, Done, Retry, Unknown
 
 ATTEMPT_PAUSE_MS = 1_000
-"""So long after a failed attempt of a check the next one may start, if its monitor asks for several."""
+"""Pause after a failed attempt of a check, if its monitor asks for several."""
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
@@ -20,19 +20,22 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
 
 class Send(msgspec.Struct, frozen=True):
-    """Go ahead."""
+    """Decision to make the check."""
 
     check: Check
 
 
 class Refuse(msgspec.Struct, frozen=True):
-    """Do not send; record this instead."""
+    """Decision not to send; this outcome is recorded instead."""
 
     outcome: Dead | Unknown
 
 
 def decide(check: Check | None, *, attempt: int, lost: bool, policy: RetryPolicy) -> Send | Refuse:
-    """``lost``: an earlier attempt was out when its lease ran out, and nobody knows how far it came."""
+    """Decide whether a run is sent.
+
+    ``lost``: an earlier attempt was out when its lease ran out, with unknown effect.
+    """
     if check is None:
         return Refuse(Dead("the monitor was deleted before this run started", edited=True))
     if lost and not repeatable(check):
@@ -43,7 +46,7 @@ def decide(check: Check | None, *, attempt: int, lost: bool, policy: RetryPolicy
 
 
 def after_attempt(done: Done, *, attempt: int, attempts: int, ended_ms: int, policy: RetryPolicy) -> Done | Retry:
-    """What a finished check means: a failure with attempts left is tried again, and the last one says how many.
+    """Return the outcome of a finished check: a failure with attempts left is a retry, and the last one says how many.
 
     ``attempts``: how many its monitor asks for; the operator's limit counts if it is lower.
     """
@@ -60,5 +63,5 @@ def after_attempt(done: Done, *, attempt: int, attempts: int, ended_ms: int, pol
 
 
 def retry_delay_ms(attempt: int, *, policy: RetryPolicy, chance: float) -> int:
-    """Returns how long to wait after this attempt failed; ``chance`` lies in [0, 1)."""
+    """Return how long to wait after this attempt failed; ``chance`` lies in [0, 1)."""
     return pause_ms(attempt, base_ms=policy.base_ms, cap_ms=policy.cap_ms, jitter="full", chance=chance)

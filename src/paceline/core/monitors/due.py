@@ -1,8 +1,8 @@
-"""A due entry advances: which runs it makes, and when it is due next.
+"""Advance of a due entry: which runs it makes, and when it is due next.
 
-An advance never leaves an entry due, however late it comes. What was missed follows the cadence's policy, and what is
-caught up is spread, never sent in one spike. A firing that finds an earlier run of its entry unsettled follows the
-cadence's overlap policy. An extra run is one that somebody asks for beside the cadence; the due time stays as it is.
+An advance never leaves an entry due, however late it comes. Missed firings follow the cadence's policy, and a catch-up
+is spread, never sent in one spike. A firing that finds an earlier run of its entry unsettled follows the cadence's
+overlap policy. An extra run is one that somebody asks for beside the cadence; the due time stays as it is.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from paceline.core.monitors.overlap import is_skipped
 from paceline.core.monitors.schedule import Cadence, Entry, next_due_ms
 
 PUT_OFF_MS = 1_000
-"""A run that starts so much later than it would alone was put off for others."""
+"""Delay of a run's start for the sake of others, above which the run counts as put off."""
 
 
 class Due(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """What a tick needs to know of one due entry; the first four are the compare-and-set token.
+    """Facts of one due entry for a tick; the first four are the compare-and-set token.
 
-    ``place`` is the store's own note of where it found the entry; it is handed back untouched and is no part of it.
-    ``busy``: its newest run is not settled. It may settle any moment, but none is made unless the token changes.
+    ``place`` is the store's own note of where it found the entry; it is handed back untouched and is not part of the
+    token. ``busy``: its newest run is not settled. It may settle any moment, but no run is made unless the token
+    changes.
     """
 
     generation: int
@@ -38,11 +39,11 @@ class Due(msgspec.Struct, frozen=True, gc=False, eq=False):
     busy: bool = False
     overlapped: int = 0
     lead_ms: int = 0
-    """As in ``Entry``: a due time beside the grid is followed by the first point of the grid."""
+    """Lead as in ``Entry``: a due time beside the grid is followed by the first point of the grid."""
 
     @property
     def step_ms(self) -> int:
-        """How long after this due time the next one of an interval comes."""
+        """Return how long after this due time the next one of an interval comes."""
         return self.lead_ms or self.cadence.every_ms
 
     @property
@@ -53,14 +54,14 @@ class Due(msgspec.Struct, frozen=True, gc=False, eq=False):
         return isinstance(other, Due) and self.token == other.token and self.cadence == other.cadence
 
     def __ne__(self, other: object) -> bool:
-        return not self == other  # a Struct has its own, which would compare identities
+        return not self == other  # a Struct's own __ne__ would compare identities
 
     def __hash__(self) -> int:
         return hash(self.token)
 
 
 class Firing(msgspec.Struct, frozen=True, gc=False):
-    """One run to be made. ``after_ms`` is when it may start at the earliest: 0, or a moment of the catch-up."""
+    """One run to be made. ``after_ms`` is its earliest start: 0, or a moment of the catch-up."""
 
     counter: int
     due_ms: int
@@ -68,37 +69,37 @@ class Firing(msgspec.Struct, frozen=True, gc=False):
 
 
 class Advance(msgspec.Struct, frozen=True, gc=False):
-    """What a tick wants to write: if ``due`` is still what the store holds, make the runs and move on."""
+    """Conditional write of a tick: make the runs and move the entry, if the store still holds ``due``."""
 
     due: Due
     next_due_ms: int
     firings: tuple[Firing, ...]
     overlapped: int = 0
-    """As ``Entry.overlapped``, behind this advance."""
+    """New value of ``Entry.overlapped`` after this advance."""
     waiting_max: int = 0
-    """Of the runs that then wait behind the oldest open one, the newest so many are kept; 0: all of them."""
+    """Number of runs kept behind the oldest open one, the newest first; 0: all of them."""
 
 
 class CatchUp(NamedTuple):
-    """How missed firings are treated."""
+    """Settings for missed firings."""
 
     grace_ms: int = 30_000
-    """A firing handled within this time is late, not missed."""
+    """Delay up to which a firing is late, not missed."""
     runs_max: int = 100
-    """At most so many missed runs are made up for under ``missed: all``: the newest."""
+    """Maximum number of missed runs that ``missed: all`` makes up for: the newest."""
     window_ms: int = 600_000
-    """Missed runs are spread over this time, or at twice the cadence's usual pace if that is sooner over."""
+    """Time over which missed runs are spread; shorter if twice the cadence's usual pace is done sooner."""
     per_second: int = 20
-    """So many missed runs of all monitors together may start in one second."""
+    """Maximum number of missed runs of all monitors together that start in one second."""
     waiting_max: int = 100
-    """Under ``overlap: queue`` so many runs of a monitor may wait behind the one that is first."""
+    """Maximum number of runs of a monitor that wait behind the first, under ``overlap: queue``."""
 
 
 class OnTime(NamedTuple):
-    """The rule for the common case, for stores that can apply it to many entries in one act.
+    """Rule for the common case, for stores that can apply it to many entries in one act.
 
-    An entry with an interval is on time when its following due time has not come yet and it is late by no more than
-    the grace. It then makes one run, due when it was, and moves on by its interval, or onto its grid.
+    An entry with an interval is on time when its following due time has not come yet and it is late by no more than the
+    grace. It then makes one run, due when it was, and moves on by its interval, or onto its grid.
     """
 
     now_ms: int
@@ -109,7 +110,7 @@ class OnTime(NamedTuple):
 
 
 def advance(due: Due, *, now_ms: int, catch_up: CatchUp) -> Advance:
-    """Returns the step forward of one due entry: the runs it makes, and when it is due next."""
+    """Return the step forward of one due entry: the runs it makes, and when it is due next."""
     if _is_on_time(due, now_ms, catch_up.grace_ms):
         firing = Firing(due.counter, due.due_ms, 0)
         wanted = Advance(due, due.due_ms + due.step_ms, (firing,))
@@ -128,14 +129,14 @@ def _is_on_time(due: Due, now_ms: int, grace_ms: int) -> bool:
 
 
 def missed_times(advance: Advance) -> list[int]:
-    """When the runs would start that make up for what was missed, as far as this entry alone is concerned."""
+    """Return when the missed runs would start, as far as this entry alone is concerned."""
     return [firing.after_ms for firing in advance.firings if firing.after_ms]
 
 
 def at_times(advance: Advance, times: Sequence[int]) -> Advance:
-    """The advance with its missed runs at these times, which may be fewer: then the newest runs are made.
+    """Return the advance with its missed runs at these times, which may be fewer: then the newest runs are made.
 
-    One run for all that was missed is not made if the next firing comes before the time it was put off to.
+    A single run for all missed firings is not made if the next firing comes before the time it was put off to.
     """
     firings = advance.firings
     put_off = len(times) == 1 and times[0] > firings[0].after_ms + PUT_OFF_MS
@@ -147,7 +148,7 @@ def at_times(advance: Advance, times: Sequence[int]) -> Advance:
 
 
 def overlap(advance: Advance, *, waiting_max: int) -> Advance:
-    """What becomes of an advance of a busy entry: its newest run is not settled."""
+    """Return the advance of a busy entry, whose newest run is not settled, after its overlap policy."""
     due, firings = advance.due, advance.firings
     made_up = bool(firings) and firings[0].after_ms > 0
     if is_skipped(due.cadence, busy=due.busy, made_up=made_up):
@@ -156,7 +157,7 @@ def overlap(advance: Advance, *, waiting_max: int) -> Advance:
 
 
 def _advance_late(due: Due, *, now_ms: int, catch_up: CatchUp) -> Advance:
-    """Any cadence, any lateness."""
+    """Return the advance for any cadence and any delay."""
     following_ms = next_due_ms(
         due.cadence, after_ms=max(now_ms, due.due_ms), due_ms=due.due_ms + due.lead_ms, generation=due.generation
     )
@@ -165,7 +166,7 @@ def _advance_late(due: Due, *, now_ms: int, catch_up: CatchUp) -> Advance:
 
 
 def _slots(due: Due, *, now_ms: int, kept_max: int) -> list[int]:
-    """The newest grid points from the due time up to now, oldest first, at most ``kept_max``."""
+    """Return the newest grid points from the due time up to now, oldest first, at most ``kept_max``."""
     if every_ms := due.cadence.every_ms:
         grid_ms = due.due_ms + due.lead_ms
         passed = (now_ms - grid_ms) // every_ms
@@ -176,7 +177,10 @@ def _slots(due: Due, *, now_ms: int, kept_max: int) -> list[int]:
 
 
 def _cron_slots(due: Due, *, now_ms: int, kept_max: int) -> list[int]:
-    """Found by looking back over spans that double, so that a long outage does not walk every minute of it."""
+    """Return the newest slots of a cron entry.
+
+    It looks back over spans that double, so that a long outage is not walked minute by minute.
+    """
     span_ms = 60_000 * kept_max
     while True:
         start_ms = now_ms - span_ms
@@ -210,7 +214,7 @@ def _firings(due: Due, slots: list[int], following_ms: int, *, now_ms: int, catc
         for index, slot_ms in enumerate(missed)
     ]
     if on_time:
-        # In order: the newest waits for those that are caught up before it.
+        # In order: the newest run waits for the caught-up runs before it.
         firings.append(Firing(due.counter + len(firings), newest_ms, firings[-1].after_ms if firings else 0))
     return tuple(firings)
 
@@ -218,7 +222,7 @@ def _firings(due: Due, slots: list[int], following_ms: int, *, now_ms: int, catc
 class ExtraRun(msgspec.Struct, frozen=True, gc=False):
     """A run to be made now. It counts only if the entry is still as it was read, and none of its runs is open.
 
-    Its counter is the entry's, which rises by one; the entry's due time and ``last_due_ms`` stay.
+    It takes the entry's counter, which rises by one; the entry's due time and ``last_due_ms`` stay.
     """
 
     entry: Entry
@@ -226,22 +230,22 @@ class ExtraRun(msgspec.Struct, frozen=True, gc=False):
 
 
 class AlreadyOpen(NamedTuple):
-    """A run of the monitor has not ended: that is the check now, and no other is made beside it."""
+    """A run of the monitor has not ended: that run is the check now, and no other is made beside it."""
 
     counter: int
 
 
 class FiringOwed(NamedTuple):
-    """A firing is due and not handled yet: it comes first, so that runs stay in order of their due times."""
+    """A firing is due and not handled yet: it comes first, so that runs stay in the order of their due times."""
 
     due: Due
 
 
 def decide_extra(entry: Entry, glance: Glance, *, now_ms: int) -> ExtraRun | AlreadyOpen | FiringOwed:
-    """Returns what a request for a check now comes to.
+    """Decide on a request for a check now.
 
-    A paused entry gets its extra run as any other: the user who asks wants to know now. Runs of a monitor end in
-    order, so if one is open, the newest is.
+    A paused entry gets its extra run as any other: the user who asks wants to know now. Runs of a monitor end in order,
+    so if any run is open, the newest is.
     """
     if glance.open_due_ms is not None:
         return AlreadyOpen(entry.counter - 1)

@@ -1,4 +1,4 @@
-"""How a monitor is doing, from its entry, its newest runs and what is remembered of its outcomes."""
+"""Health of a monitor, from its entry, its newest runs and its health record."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ Health = Literal["new", "ok", "failing", "late", "paused"]
 
 
 class Glance(msgspec.Struct, frozen=True):
-    """Just enough of a monitor's runs to tell its health."""
+    """Facts of a monitor's runs that are enough to tell its health."""
 
     open_due_ms: int | None = None
-    """When the oldest run that is not settled was due."""
+    """Due time of the oldest run that is not settled."""
     settled: RunState | None = None
-    """How the newest settled run ended."""
+    """State of the newest settled run."""
     record: HealthRecord = NO_RECORD
 
 
 def judge(*, resting: bool, due_ms: int | None, glance: Glance, now_ms: int, late_after_ms: int) -> Health:
-    """Late comes before failing: old news is worse than bad news."""
+    """Return the health. Late comes before failing: outdated results are worse than bad ones."""
     if resting:
         return "paused"
     behind = [ms for ms in (due_ms, glance.open_due_ms) if ms is not None and now_ms - ms > late_after_ms]

@@ -1,7 +1,7 @@
-"""Runs that are out: who may still settle, extend or release them, how they end, and what ends or moves them otherwise.
+"""Runs that are out: who may settle, extend or release them, how they end, and what else ends or moves them.
 
-A fence is the handle and the attempt that a claim returned. A store may write it as the condition of its write; it then
-says the same as ``holds``.
+A fence is the handle and the attempt that a claim returned. A store may write it as the condition of its write; that is
+then equivalent to ``holds``.
 """
 
 from __future__ import annotations
@@ -20,19 +20,22 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Lease(NamedTuple):
-    """Of a run that is out."""
+    """Lease of a run that is out."""
 
     attempt: int
     until_ms: int
 
 
 def holds(lease: Lease | None, *, attempt: int, at_ms: int) -> bool:
-    """True if the run is out at this attempt, and its lease had not run out at that time. None: it is not out."""
+    """Return whether the run is out at this attempt, and its lease had not run out at that time.
+
+    None: it is not out.
+    """
     return lease is not None and lease.attempt == attempt and at_ms <= lease.until_ms
 
 
 class Ended(NamedTuple):
-    """How a run ended, as it is stored."""
+    """End of a run, as it is stored."""
 
     state: TerminalState
     attempt: int
@@ -42,13 +45,13 @@ class Ended(NamedTuple):
     code: int | None
     reason: str
     detail: str
-    """JSON."""
+    """Details of the outcome as JSON."""
 
 
 def ended(item: Settlement) -> Ended:
-    """How the run of a settlement that is no retry ends."""
+    """Return the end of a run by a settlement that is no retry."""
     outcome, attempt, started_ms, ended_ms = item.outcome, item.attempt, item.started_ms, item.ended_ms
-    if isinstance(outcome, Done):  # nearly always, and on the way of every check
+    if isinstance(outcome, Done):  # nearly always the case, for every check
         detail = _encode(outcome.detail).decode() if outcome.detail else "{}"
         state: TerminalState = "ok" if outcome.ok else "failed"
         return Ended(state, attempt, started_ms, ended_ms, outcome.latency_ms, outcome.code, outcome.reason, detail)
@@ -57,21 +60,21 @@ def ended(item: Settlement) -> Ended:
 
 
 def given_up(reason: str, *, now_ms: int, attempt: int = 0) -> Ended:
-    """How a run ends that nobody sent. ``attempt``: the last claim of it, which was given back or left."""
+    """Return the end of a run that nobody sent. ``attempt``: its last claim, which was given back or abandoned."""
     return Ended("dead", attempt, now_ms, now_ms, None, None, reason, "{}")
 
 
 def has_expired(*, due_ms: int, state: RunState, at_ms: int, outgoing: bool, due_before_ms: int) -> bool:
-    """True if a run that was due before that time is ended, because nobody claimed it.
+    """Return whether a run that was due before that time is ended, because nobody claimed it.
 
-    A run that is out stays, but for one that a checker of a user's own took and left: its lease ran out before that
+    A run that is out stays, except one that a user's own checker took and abandoned: its lease ran out before that
     time, too. ``at_ms`` counts for runs that are out.
     """
     return due_ms < due_before_ms and (state != "out" or (outgoing and at_ms < due_before_ms))
 
 
 class Waits(NamedTuple):
-    """By a clock that is right no retry waits longer than the one, and no run that is ``later`` than the other."""
+    """Longest waits of a retry and of a run that is ``later``, by a clock that is right."""
 
     retry_ms_max: int
     later_ms_max: int
@@ -82,16 +85,16 @@ def waits(*, wait_ms_max: int, later_ms_max: int) -> Waits:
 
 
 class Moment(NamedTuple):
-    """When a lease or a pause ends, and when the lease began."""
+    """End of a lease or a pause, and the start of the lease."""
 
     at_ms: int
     started_ms: int | None
 
 
 def pulled_back(state: RunState, moment: Moment, *, now_ms: int, waits: Waits) -> Moment | None:
-    """Where a run stands after the clock was set back; None: where it does.
+    """Return the times of a run after the clock was set back; None: they stay.
 
-    A lease that began after now begins now and lasts as long. No other run waits longer than it ever would, and one
+    A lease that began after now begins now and lasts as long. No other run waits longer than it ever would, and a run
     that only waits for its turn does not wait for the clock.
     """
     at_ms, started_ms = moment

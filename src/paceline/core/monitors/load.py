@@ -1,4 +1,4 @@
-"""How often a monitor fires, counted so that a user's monitors can be added up and compared with a limit."""
+"""Load of a monitor: how often it fires. Loads of a user's monitors are added up and compared with a limit."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from paceline.core.monitors.cron import next_cron_ms
 from paceline.core.monitors.definition import MonitorSpec, duration_ms
 
 UNIT = 1_000_000
-"""Loads are counted in millionths of a firing a second, so that also rare ones count and sums are exact."""
+"""Unit of loads: millionths of a firing a second, so that rare firings count, too, and sums are exact."""
 _SINCE_MS = 1_767_571_200_000  # Monday, 5 January 2026: far from the days on which clocks change
 _LOOKED_AT = 64
 
 
 def load_of(spec: MonitorSpec) -> int:
-    """Millionths of a firing a second; none while it is paused. Cron counts by the shortest gap it usually has."""
+    """Return the load; 0 while the monitor is paused. Cron counts by its shortest usual gap."""
     if spec.paused:
         return 0
     if spec.every is not None:
@@ -25,12 +25,15 @@ def load_of(spec: MonitorSpec) -> int:
 
 
 def exceeds(load: int, *, before: int, firings_per_second_max: int) -> bool:
-    """Whether a user's load would be more than allowed. What makes it no larger always fits; 0 is no limit."""
+    """Return whether a user's load would be more than allowed.
+
+    A change that does not increase the load is always allowed; a limit of 0 is none.
+    """
     return 0 < firings_per_second_max * UNIT < load and load > before
 
 
 def firings_text(load: int) -> str:
-    """For people: firings a second."""
+    """Return the firings a second, for people."""
     return f"{load / UNIT:.10g}"
 
 

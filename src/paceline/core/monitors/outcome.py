@@ -1,10 +1,10 @@
-"""What came of a run, and the states a run can be in.
+"""Outcomes of runs, and the states a run can be in.
 
 waiting ──► out ──► ok | failed | dead | unknown        terminal: recorded once, never changed
   ▲  ▲       │
   │  │       ├──► retry ──► out                         the same run, the next attempt, its place kept
   │  │       └──► out                                   the lease ran out: claimed again, fenced
-  │  └ parked     behind an earlier run of its group
+  │  └ parked     behind an earlier run of its monitor
   └─── later      a missed run, caught up at its own moment;  held: its owner is disabled
 """
 
@@ -23,32 +23,32 @@ DETAIL_BYTES_MAX = 16_384
 
 
 class Done(msgspec.Struct, frozen=True, gc=False):
-    """The run was carried out; ``ok`` says whether what it found was as expected."""
+    """The run was carried out; ``ok`` says whether its result was as expected."""
 
     ok: bool
     reason: str = ""
     latency_ms: float | None = None
     code: int | None = None
-    """The provider's own status, such as an HTTP status code."""
+    """Status of the target itself, such as an HTTP status code."""
     detail: dict[str, Any] = {}
 
 
 class Retry(msgspec.Struct, frozen=True):
-    """Not carried out yet: the same run again, not before ``not_before_ms``."""
+    """Not carried out yet: the same run comes again, not before ``not_before_ms``."""
 
     reason: str
     not_before_ms: int
 
 
 class Dead(msgspec.Struct, frozen=True):
-    """Given up. ``edited``: because of an edit, which says nothing about the target."""
+    """The run was given up. ``edited``: because of an edit, which says nothing about the target."""
 
     reason: str
     edited: bool = False
 
 
 class Unknown(msgspec.Struct, frozen=True):
-    """It may have been carried out or not, and repeating it could do harm."""
+    """The run may have been carried out or not, and repeating it could do harm."""
 
     reason: str
 

@@ -1,4 +1,4 @@
-"""Runs of one monitor that would overlap: which firings are skipped, and how those that queue follow one another."""
+"""Overlapping runs of one monitor: which firings are skipped, and how queued runs follow one another."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Literal
 from paceline.core.monitors.schedule import Cadence, next_due_ms
 
 QUEUED = "queues behind an earlier run of this monitor, and follows it at no more than twice the usual pace"
-"""Why a run waits that was made while an earlier one of its monitor was open."""
+"""Reason why a run waits that was made while an earlier one of its monitor was open."""
 
 
 def is_skipped(cadence: Cadence, *, busy: bool, made_up: bool) -> bool:
-    """Whether a firing makes no run because an earlier run of its monitor has not ended.
+    """Return whether a firing makes no run because an earlier run of its monitor has not ended.
 
     ``made_up``: the firing is one of those that ``missed: all`` makes up for. They are wanted, each of them.
     """
@@ -21,7 +21,7 @@ def is_skipped(cadence: Cadence, *, busy: bool, made_up: bool) -> bool:
 
 
 def state_made(after_ms: int, *, busy: bool, now_ms: int) -> Literal["later", "queued", "waiting"]:
-    """How a new run begins: it has a moment of its own, follows an open run at a pace, or may start.
+    """Return how a new run begins: at its own moment, queued behind an open run, or free to start.
 
     ``after_ms`` is its ``Firing.after_ms``; ``busy``: its monitor has an open run.
     """
@@ -31,7 +31,7 @@ def state_made(after_ms: int, *, busy: bool, now_ms: int) -> Literal["later", "q
 
 
 def follow_ms(cadence: Cadence | None, *, started_ms: int, previous_due_ms: int, due_ms: int, generation: int) -> int:
-    """Returns when a queued run may start: after the start of the run before, by half the distance of their due times.
+    """Return when a queued run may start: half the distance of the due times after the start of the run before it.
 
     Between the two the monitor may have been paused, or the machine asleep. The distance is therefore at most the
     cadence's own. Without a cadence the monitor is gone: nothing is sent, and nothing has to wait.
@@ -43,14 +43,17 @@ def follow_ms(cadence: Cadence | None, *, started_ms: int, previous_due_ms: int,
 
 
 SUPERSEDED_MAX = 2
-"""By one advance: it adds one run as a rule, and after the limit was lowered the surplus goes little by little."""
+"""Maximum number of runs that one advance supersedes.
+
+An advance usually adds one run; after the limit was lowered, the surplus is removed little by little.
+"""
 
 
 def superseded(*, waiting: int, made: int, waiting_max: int) -> int:
-    """How many of the runs that wait behind the oldest open one end, the oldest first, so that not too many wait.
+    """Return how many of the runs that wait behind the oldest open one end, the oldest first.
 
-    ``waiting`` of them were there before, queued or to be made up for, and ``made`` came now. ``waiting_max`` 0: all
-    are kept.
+    ``waiting`` of them were there before, queued or to be made up for, and ``made`` are new. ``waiting_max`` 0: all are
+    kept.
     """
     if not waiting_max:
         return 0
@@ -58,5 +61,5 @@ def superseded(*, waiting: int, made: int, waiting_max: int) -> int:
 
 
 def superseded_reason(waiting_max: int) -> str:
-    """Why a waiting run ended without being sent."""
+    """Return why a waiting run ended without being sent."""
     return f"superseded: more than {waiting_max} runs of this monitor were waiting; the newest are kept"

@@ -13,8 +13,11 @@ from paceline.core.monitors.checks import Check, DnsCheck, HttpCheck, OutgoingCh
 from paceline.core.shares import Claimant, fair_shares
 
 SPARE = 4
-"""Nobody has more than so many times the places that stay free. One owner alone thus gets four fifths of them, and a
-newcomer always finds one: a check that hangs cannot be asked to give its place back."""
+"""Ratio of an owner's places to those that stay free.
+
+One owner alone thus gets four fifths of the places, and a newcomer always finds one: a check that hangs cannot be asked
+to give its place back.
+"""
 PLAIN_PORTS = {"http": 80, "https": 443}
 TURNS_MAX = 10_000
 KEPT_FREE = "waiting for a place: the free places are kept for users who have fewer checks out"
@@ -22,12 +25,12 @@ ALL_TAKEN = "waiting for a place: all are taken"
 
 
 def ceiling_of(places: int) -> int:
-    """How many of so many places one owner or one target may have, unless a setting says otherwise: four fifths."""
+    """Return how many places one owner or one target may have, unless a setting says otherwise: four fifths."""
     return max(1, places * SPARE // (SPARE + 1))
 
 
 def target_of(check: Check | None) -> str:
-    """Host and port that the check connects to. Empty: none of its own, as with the system's DNS resolver."""
+    """Return host and port that the check connects to. Empty: none that is known, as with the system's DNS resolver."""
     match check:
         case HttpCheck(url=url):
             return _url_target(url)
@@ -43,7 +46,7 @@ def target_of(check: Check | None) -> str:
 
 @lru_cache(maxsize=8_192)
 def _url_target(url: str) -> str:
-    """Memoised: each claim of a monitor asks for the same."""
+    """Return the target of a URL. Memoised: each claim of a monitor asks for the same."""
     parts = urlsplit(url)
     return _target(parts.hostname or "", parts.port or PLAIN_PORTS.get(parts.scheme, 0))
 
@@ -54,23 +57,23 @@ def _target(host: str, port: int) -> str:
 
 
 class Places(msgspec.Struct, frozen=True):
-    """The places of one process: how many an owner and a target may have, and what is out."""
+    """Places of one process: how many an owner and a target may have, and which checks are out."""
 
     owner_max: int
     target_max: int
     held: Mapping[tuple[str, str], int] = {}
-    """How many checks are out, by owner and target."""
+    """Number of checks that are out, by owner and target."""
 
 
 class Wish(NamedTuple):
-    """How many runs of an owner could start."""
+    """Number of runs of an owner that could start."""
 
     owner: str
     wanted: int
 
 
 class Seats:
-    """The places that one claim may give away. Without ``places`` there are no ceilings, only ``room``."""
+    """Places that one claim may give away. Without ``places`` there are no ceilings, only ``room``."""
 
     def __init__(self, room: int, places: Places | None = None) -> None:
         self.room = room
@@ -79,13 +82,13 @@ class Seats:
         self._owners: dict[str, int] = {}
         self._targets: dict[str, int] = {}
         self._parts: dict[tuple[str, str], int] = {}
-        """How many places of a target that was divided each owner may still take."""
+        """Places of a divided target that each owner may still take."""
         for (owner, target), held in self._pairs.items():
             self._owners[owner] = self._owners.get(owner, 0) + held
             self._targets[target] = self._targets.get(target, 0) + held
 
     def shares(self, wishes: Sequence[Wish]) -> list[int]:
-        """How many may start for each owner, max-min fair; of equals, those who stand first get the odd place."""
+        """Return how many runs may start for each owner, max-min fair; of equals the first get the odd places."""
         held = self._owners.get
         claimants = [Claimant(wanted, held(owner, 0)) for owner, wanted in wishes]
         if self._places is None:
@@ -93,7 +96,7 @@ class Seats:
         return spared_shares(self.room, claimants, ceiling=self._places.owner_max)
 
     def divide(self, target: str, wishes: Sequence[Wish]) -> None:
-        """Gives each of these owners a part of the target's free places, max-min fair: else the first takes most."""
+        """Give each of these owners a max-min fair part of the target's free places; else the first would take most."""
         if self._places is None or not target:
             return
         free = self._places.target_max - self._targets.get(target, 0)
@@ -102,11 +105,11 @@ class Seats:
         self._parts.update(((wish.owner, target), part) for wish, part in zip(wishes, parts, strict=True))
 
     def held_by(self, owner: str) -> int:
-        """How many checks of the owner are out."""
+        """Return how many checks of the owner are out."""
         return self._owners.get(owner, 0)
 
     def refusal(self, owner: str, target: str) -> str:
-        """Why a run of the owner at the target has to wait for a place. Empty: it may start."""
+        """Return why a run of the owner at the target has to wait for a place; empty: it may start."""
         if self._places is None:
             return ""
         if self.held_by(owner) >= self._places.owner_max:
@@ -119,9 +122,9 @@ class Seats:
         return ""
 
     def room_at(self, owner: str, target: str) -> int:
-        """How many more checks of the owner may be out at the target: as many as ``refusal`` would let start.
+        """Return how many more checks of the owner may be out at the target: as many as ``refusal`` would let start.
 
-        Less, if the target was divided and this is not the owner's part.
+        It is less if the target was divided and the owner's part is smaller.
         """
         if self._places is None:
             return self.room
@@ -136,7 +139,7 @@ class Seats:
         return max(0, most)
 
     def is_ample(self, runs: int) -> bool:
-        """Whether so many more runs may start, for any owner and any target: no ceiling is near."""
+        """Return whether this many more runs may start, for any owner and any target: no ceiling is near."""
         if self._places is None:
             return runs <= self.room
         owner = max(self._owners.values(), default=0)
@@ -149,11 +152,11 @@ class Seats:
         )
 
     def why_waits(self, owner: str, target: str) -> str:
-        """Why a run of the owner at the target still waits after a claim. Empty: it only waits for its turn."""
+        """Return why a run of the owner at the target still waits after a claim; empty: it only waits for its turn."""
         return self.refusal(owner, target) or self.wait_reason(owner)
 
     def wait_reason(self, owner: str) -> str:
-        """Why an owner's runs still wait after a claim, wherever they go. Empty: they only wait for their turn."""
+        """Return why an owner's runs still wait after a claim, for any target; empty: they only wait for their turn."""
         if self._places is None:
             return ""
         if not self.held_by(owner):
@@ -173,7 +176,7 @@ class Seats:
 
 
 def noted_reason(reasons: Mapping[str, str], target: str) -> str:
-    """Of what was noted by target: that of this one, or else of all others, which is noted without a target."""
+    """Return the reason noted for this target, or else the one for all others, which is noted without a target."""
     return reasons.get(target) or reasons.get("", "")
 
 
@@ -186,9 +189,10 @@ def target_reason(target: str) -> str:
 
 
 def spared_shares(room: int, claimants: Sequence[Claimant], *, ceiling: int) -> list[int]:
-    """``fair_shares`` that keep places free: nobody's total passes ``ceiling``, or SPARE times what is left over.
+    """Return ``fair_shares`` that keep places free.
 
-    A total of one is always allowed while there is room.
+    No total exceeds ``ceiling``, or SPARE times the places that are left. A total of one is always allowed while there
+    is room.
     """
     pairs = [(one.held, max(0, min(one.wanted, ceiling - one.held))) for one in claimants]
     wanted = sum([wish for _, wish in pairs])
@@ -215,18 +219,18 @@ def spared_shares(room: int, claimants: Sequence[Claimant], *, ceiling: int) -> 
 
 
 class Turns:
-    """When each owner was served last: the owner who has waited longest for a turn comes first."""
+    """Record of when each owner was served last: the owner who has waited longest for a turn comes first."""
 
     def __init__(self) -> None:
         self._served: dict[str, int] = {}
         self._turn = 0
 
     def order(self, names: Sequence[str]) -> list[int]:
-        """Positions of these names, never served ones first, then the one served longest ago."""
+        """Return the positions of these names: those never served first, then the one served longest ago."""
         return sorted(range(len(names)), key=lambda position: self._served.get(names[position], 0))
 
     def serve(self, names: Sequence[str]) -> None:
-        """These had a turn, one after the other."""
+        """Record that these had a turn, one after the other."""
         for name in names:
             self._turn += 1
             self._served.pop(name, None)

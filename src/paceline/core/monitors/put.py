@@ -1,7 +1,7 @@
-"""Whether a monitor is created, replaced, removed or left as it is, and what is then stored of it.
+"""Decision whether a monitor is created, replaced, removed or left as it is, and what is then stored.
 
-A store reads the monitor and its owner, asks here, and writes what is returned on the condition that both are still as
-they were read.
+A store reads the monitor and its owner, asks here, and writes the returned values on the condition that both are still
+as they were read.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from paceline.core.monitors.stored import StoredMonitor, keep_spec, read_spec
 from paceline.core.monitors.values import Change, PutMonitor, PutResult, RemoveMonitor, RemoveResult
 
 QUEUES_MAX = 100
-"""Outgoing queues that one owner's checks may name, beside the default one."""
+"""Maximum number of outgoing queues that one owner's checks may name, beside the default one."""
 
 
 class Limits(NamedTuple):
-    """Of one owner: how many monitors, and how often a second they may fire together (0: no limit)."""
+    """Limits of one owner: number of monitors, and how often a second they may fire together (0: no limit)."""
 
     monitors_max: int
     firings_max: int = 0
 
 
 class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
-    """What an owner has: the number of monitors, and their load together (``core.monitors.load``).
+    """Facts of an owner: the number of monitors, and their load together (``core.monitors.load``).
 
     ``queues``: the outgoing queues that the owner's checks have named so far, without the default one.
     """
@@ -40,7 +40,7 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False):
 
 
 class NewFacts(msgspec.Struct, frozen=True, gc=False):
-    """What a put needs that is new: the time, the number of its change, and the generation of a new monitor.
+    """New values for a put: the time, the number of its change, and the generation of a new monitor.
 
     A store that has to ask for numbers may judge first without them: whether a put creates does not depend on them.
     """
@@ -51,7 +51,10 @@ class NewFacts(msgspec.Struct, frozen=True, gc=False):
 
 
 class PutDecision(msgspec.Struct, frozen=True):
-    """``stored`` is to be written, with a recorded change; None: nothing is. ``owner`` is the owner after that."""
+    """Decision on a put.
+
+    ``stored`` is to be written, with a recorded change; None: nothing is. ``owner`` has the owner's facts after that.
+    """
 
     result: PutResult
     stored: StoredMonitor | None
@@ -61,7 +64,7 @@ class PutDecision(msgspec.Struct, frozen=True):
 def decide_put(
     item: PutMonitor, stored: StoredMonitor | None, owner: OwnerFacts, limits: Limits, new: NewFacts
 ) -> PutDecision:
-    """Judges one put against the monitor of that name, if there is one, and its owner."""
+    """Judge one put against the monitor of that name, if there is one, and its owner."""
     if stored is None:
         if not as_expected(item, None, 0):
             return PutDecision(PutResult("revision_mismatch"), None, owner)
@@ -91,7 +94,7 @@ def decide_put(
     if (queues := _with_queue(item, owner)) is None:
         return PutDecision(PutResult("queues_reached", stored.monitor(item.owner, item.id)), None, owner)
     keep_spec(text, spec)  # the change that follows will read it
-    # By position: this is made for every edit, and names cost as much as the rest of it.
+    # Arguments are given by position: this is made for every edit, and keywords would double its cost.
     generation, revision, created_ms = stored.generation, stored.revision, stored.created_ms
     monitor = Monitor(item.owner, item.id, generation, revision + 1, spec, created_ms, new.now_ms)
     replaced = StoredMonitor(generation, revision + 1, text, created_ms, new.now_ms)
@@ -100,7 +103,7 @@ def decide_put(
 
 
 def placed(spec: MonitorSpec, before: MonitorSpec | None) -> MonitorSpec:
-    """The spec with its phase: the one it had, if its interval stays; else the one that the put proposes."""
+    """Return the spec with its phase: the one it had, if its interval stays; else the one that the put proposes."""
     phase = spec.phase if spec.is_allotted else None
     had = before.phase if before is not None and before.is_allotted else None
     if before is not None and had and spec.is_allotted and cadence_of(before).every_ms == cadence_of(spec).every_ms:
@@ -113,21 +116,21 @@ def _lacks_phase(spec: MonitorSpec) -> bool:
 
 
 def decide_remove(item: RemoveMonitor, stored: tuple[int, int] | None) -> RemoveResult:
-    """``stored``: generation and revision of the monitor of that name; None: there is none."""
+    """Decide on a removal. ``stored``: generation and revision of the monitor of that name; None: there is none."""
     if stored is None:
         return "not_found"
     return "removed" if as_expected(item, *stored) else "revision_mismatch"
 
 
 def as_expected(item: PutMonitor | RemoveMonitor, generation: int | None, revision: int) -> bool:
-    """True if the monitor is the one that the writer has seen; revision 0: there is none."""
+    """Return whether the monitor is the one that the writer has seen; revision 0: there is none."""
     if item.expected_revision is not None and item.expected_revision != revision:
         return False
     return item.expected_generation is None or item.expected_generation == generation
 
 
 def _with_queue(item: PutMonitor, owner: OwnerFacts) -> frozenset[str] | None:
-    """The owner's queues with the one that this check names. None: it would be one too many."""
+    """Return the owner's queues with the one that this check names; None: it would be one too many."""
     check = item.spec.check
     if not isinstance(check, OutgoingCheck) or check.queue == DEFAULT_QUEUE or check.queue in owner.queues:
         return owner.queues

@@ -1,4 +1,4 @@
-"""When an entry fires: its cadence, its first firing, and what an edit does to it.
+"""Schedule of an entry: its cadence, its first firing, and the effect of an edit.
 
 An entry's grid is its due times. The next due time always follows from the previous one, never from when it was
 handled, so nothing drifts.
@@ -15,17 +15,17 @@ from paceline.core.monitors.checks import DEFAULT_QUEUE
 from paceline.core.monitors.cron import next_cron_ms
 
 SLOT_MS = 50
-"""Due times lie on this raster, so that a store may cluster its due table by a small integer."""
+"""Raster on which due times lie, so that a store may cluster its due table by a small integer."""
 
 SOON_MS = 1_000
-"""A first check waits for its grid if that comes so soon, and a firing beside the grid is not followed so soon."""
+"""Distance within which a first check waits for its grid, and within which no grid point follows a firing beside it."""
 
 Missed = Literal["skip", "once", "all"]
 Overlap = Literal["skip", "queue"]
 
 
 class Cadence(msgspec.Struct, frozen=True):
-    """The part of a definition that says when. Equal cadences are shared by all entries that have them."""
+    """Part of a definition that says when it fires. Equal cadences are shared by all entries that have them."""
 
     every_ms: int = 0
     cron: str = ""
@@ -36,22 +36,22 @@ class Cadence(msgspec.Struct, frozen=True):
 
 
 class Phase(msgspec.Struct, frozen=True, gc=False):
-    """Where the grid of an interval monitor lies, as ``core.monitors.phases`` allotted it.
+    """Place of an interval monitor's grid, as ``core.monitors.phases`` allotted it.
 
-    Its due times are ``ms`` behind a whole number of intervals, counted from 1970.
+    Due times are ``ms`` after a whole number of intervals, counted from 1970.
     """
 
     ms: int
     first_ms: int | None = None
-    """When its first check is due, before it joins the grid. None: at the first point of the grid."""
+    """Due time of its first check, before it joins the grid. None: the first point of the grid."""
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """The schedulable state of one definition: a row of ``Schedulers``.
+    """Schedulable state of one definition: a row of ``Schedulers``.
 
     ``generation`` is new at each creation and unique in the store, so it also names the entry. ``counter`` counts the
     runs made. ``revision`` is that of the definition it was armed from. Together with ``due_ms`` they are the
-    compare-and-set token: an advance that believes any of them wrongly loses. A resting entry has no due time.
+    compare-and-set token: an advance that has any of them wrong loses. A paused entry has no due time.
     """
 
     generation: int
@@ -61,18 +61,20 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     cadence: Cadence
     outgoing: bool
     last_due_ms: int | None = None
-    """When the newest firing was due; None if there was none, or its record is gone. Extra runs do not count."""
+    """Due time of the newest firing; None if there was none, or its record is gone. Extra runs do not count."""
     overlapped: int = 0
-    """How many firings in a row, up to now, found an earlier run of this entry that had not ended."""
+    """Number of firings in a row, up to now, that found an earlier run of this entry that had not ended."""
     queue: str = DEFAULT_QUEUE
-    """Where its outgoing runs wait, by the name that its check gives."""
+    """Queue of its outgoing runs, by the name that its check gives."""
     lead_ms: int | None = None
-    """From a due time beside its allotted grid to the first point of the grid; 0: the due time is a point of the grid.
-    None: no grid is allotted."""
+    """Time from a due time beside its allotted grid to the first point of the grid; 0: the due time is on the grid.
+
+    None: no grid is allotted.
+    """
 
 
 class Arm(msgspec.Struct, frozen=True, gc=False):
-    """The entry shall fire next at ``due_ms``, in this cadence; ``lead_ms`` as in ``Entry``."""
+    """Reaction: the entry fires next at ``due_ms``, in this cadence; ``lead_ms`` as in ``Entry``."""
 
     due_ms: int
     cadence: Cadence
@@ -82,7 +84,7 @@ class Arm(msgspec.Struct, frozen=True, gc=False):
 
 
 class Rest(msgspec.Struct, frozen=True, gc=False):
-    """The entry shall keep its place and its counter and not fire: paused, or its owner is disabled."""
+    """Reaction: the entry keeps its place and counter and does not fire: it is paused, or its owner is disabled."""
 
     cadence: Cadence
     outgoing: bool
@@ -90,18 +92,18 @@ class Rest(msgspec.Struct, frozen=True, gc=False):
 
 
 class Keep(msgspec.Struct, frozen=True, gc=False):
-    """The change does not touch the schedule."""
+    """Reaction: the change does not affect the schedule."""
 
 
 class Remove(msgspec.Struct, frozen=True, gc=False):
-    """The definition is gone."""
+    """Reaction: the definition is gone."""
 
 
 Reaction = Arm | Rest | Keep | Remove
 
 
 class Wish(msgspec.Struct, frozen=True, gc=False):
-    """What the newest definition asks of its entry."""
+    """Schedule that the newest definition asks for."""
 
     cadence: Cadence
     initial_delay_ms: int
@@ -110,11 +112,14 @@ class Wish(msgspec.Struct, frozen=True, gc=False):
     created_ms: int
     queue: str = DEFAULT_QUEUE
     phase: Phase | None = None
-    """None: the grid begins with the first firing."""
+    """Allotted phase; None: the grid begins with the first firing."""
 
 
 def react(wish: Wish | None, entry: Entry | None, *, generation: int, now_ms: int) -> Reaction:
-    """What a recorded change of the definition does to the entry. The same change twice decides the same."""
+    """Return the reaction of the entry to a recorded change.
+
+    Deciding twice on the same change gives the same result.
+    """
     if wish is None:
         return Remove()
     if wish.resting:
@@ -123,7 +128,7 @@ def react(wish: Wish | None, entry: Entry | None, *, generation: int, now_ms: in
     if entry is None:
         return arm(wish, _first_due_ms(wish, generation=generation, now_ms=now_ms), generation=generation)
     due_ms = _due_after_edit(wish, entry, generation=generation, now_ms=now_ms)
-    # Before the first firing the initial delay may have been edited, which is no part of the shape.
+    # Before the first firing the initial delay may have been edited, which is not part of the shape.
     settled = not _awaits_first(wish, entry, now_ms=now_ms) or entry.due_ms == due_ms
     if entry.due_ms is not None and settled and _same_shape(wish, entry):
         as_it_is = arm(wish, entry.due_ms, generation=generation)
@@ -143,7 +148,7 @@ def arm(wish: Wish, due_ms: int, *, generation: int) -> Arm:
 
 
 def next_due_ms(cadence: Cadence, *, after_ms: int, due_ms: int, generation: int) -> int:
-    """The first due time of the grid through ``due_ms`` that lies strictly after ``after_ms``."""
+    """Return the first due time of the grid through ``due_ms`` that lies strictly after ``after_ms``."""
     if cadence.every_ms:
         if after_ms < due_ms:
             return due_ms
@@ -153,9 +158,9 @@ def next_due_ms(cadence: Cadence, *, after_ms: int, due_ms: int, generation: int
 
 
 def upcoming_ms(entry: Entry, *, count: int, now_ms: int) -> list[int]:
-    """Returns the next ``count`` due times of the entry, if nothing is edited; none if it is paused.
+    """Return the next ``count`` due times of the entry, if nothing is edited; none if it is paused.
 
-    The first lies behind now if a firing is owed; those after it are the ones that are still to come.
+    The first lies in the past if a firing is owed; those after it are in the future.
     """
     if entry.due_ms is None:
         return []
@@ -167,9 +172,9 @@ def upcoming_ms(entry: Entry, *, count: int, now_ms: int) -> list[int]:
 
 
 def jitter_offset_ms(cadence: Cadence, generation: int) -> int:
-    """The entry's own shift within the jitter: the same for ever, different between entries.
+    """Return the entry's own shift within the jitter: always the same, different between entries.
 
-    A jitter longer than the interval is as good as the whole interval.
+    A jitter longer than the interval is cut to the interval.
     """
     if not cadence.jitter_ms:
         return 0
@@ -178,22 +183,22 @@ def jitter_offset_ms(cadence: Cadence, generation: int) -> int:
 
 
 def allotted_ms(entry: Entry) -> int | None:
-    """The phase on which the entry fires, if it was allotted; None while the entry rests."""
+    """Return the phase on which the entry fires, if it was allotted; None while the entry is paused."""
     if entry.due_ms is None or entry.lead_ms is None:
         return None
     return (entry.due_ms + entry.lead_ms - jitter_offset_ms(entry.cadence, entry.generation)) % entry.cadence.every_ms
 
 
 def on_raster(ms: int) -> int:
-    """The first raster point at or after the instant."""
+    """Return the first raster point at or after the instant."""
     return -(-ms // SLOT_MS) * SLOT_MS
 
 
 def too_far_ahead(entry: Entry, *, now_ms: int, tolerance_ms: int) -> bool:
-    """Whether the entry waits for a firing that its cadence would not have reached yet: the clock was set back.
+    """Return whether the entry waits for a firing that its cadence would not have reached yet: the clock was set back.
 
-    An interval counts real seconds, so it returns at once; a cron time that has fired shall not fire again because
-    the clock was put right by a little, so it is given the tolerance.
+    An interval counts real seconds, so it returns at once; a cron time that has fired must not fire again because of a
+    small correction of the clock, so it is given the tolerance.
     """
     if entry.due_ms is None or entry.counter == 0:
         return False
@@ -207,7 +212,7 @@ def too_far_ahead(entry: Entry, *, now_ms: int, tolerance_ms: int) -> bool:
 
 
 def pulled_back_ms(entry: Entry, *, now_ms: int) -> int:
-    """Where an entry that waits too far ahead belongs: the next point of its own grid after now."""
+    """Return the due time of an entry that waits too far ahead: the next point of its own grid after now."""
     assert entry.due_ms is not None
     grid_ms = _grid_start_ms(entry.cadence, entry.due_ms + (entry.lead_ms or 0), now_ms)
     return next_due_ms(entry.cadence, after_ms=now_ms, due_ms=grid_ms, generation=entry.generation)
@@ -225,13 +230,13 @@ def _due_after_edit(wish: Wish, entry: Entry, *, generation: int, now_ms: int) -
         return _first_due_ms(wish, generation=generation, now_ms=now_ms)
     if not cadence.every_ms:
         return next_due_ms(cadence, after_ms=now_ms, due_ms=0, generation=generation)
-    at_once_ms = now_ms // SLOT_MS * SLOT_MS  # never ahead of now: from this moment on it is owed
+    at_once_ms = now_ms // SLOT_MS * SLOT_MS  # never ahead of now: from this moment on the firing is owed
     due_ms = max(_interval_after_edit_ms(cadence, entry, now_ms=at_once_ms), at_once_ms)
     return due_ms if due_ms != entry.last_due_ms else due_ms + cadence.every_ms  # fired a moment ago: not twice
 
 
 def _awaits_first(wish: Wish, entry: Entry, *, now_ms: int) -> bool:
-    """True if the entry has not fired yet. Before its initial delay is over it may have had an extra run."""
+    """Return whether the entry has not fired yet. Before its initial delay is over it may have had an extra run."""
     start_ms = wish.created_ms + wish.initial_delay_ms
     return entry.counter == 0 or (entry.last_due_ms is None and now_ms < start_ms + SLOT_MS)
 
@@ -246,31 +251,31 @@ def _first_due_ms(wish: Wish, *, generation: int, now_ms: int) -> int:
 
 
 def _first_allotted_ms(cadence: Cadence, phase: Phase, *, generation: int, now_ms: int) -> int:
-    """The first check, unless a point of the grid comes before it or within SOON_MS after it."""
+    """Return the time of the first check; the next grid point if there is none, or if that comes within SOON_MS."""
     grid_ms, first_ms = _grid_ms(cadence, phase, generation), on_raster(max(now_ms, phase.first_ms or 0))
     point_ms = first_ms + (grid_ms - first_ms) % cadence.every_ms
     return point_ms if phase.first_ms is None or point_ms - first_ms <= SOON_MS else first_ms
 
 
 def _grid_ms(cadence: Cadence, phase: Phase, generation: int) -> int:
-    """A point of the allotted grid. Jitter shifts it."""
+    """Return a point of the allotted grid, shifted by the jitter."""
     return phase.ms + jitter_offset_ms(cadence, generation)
 
 
 def _interval_after_edit_ms(cadence: Cadence, entry: Entry, *, now_ms: int) -> int:
-    """One new period after the previous slot, so that edits, however many, neither push a firing away nor double it."""
+    """Return one new period after the previous slot, so that repeated edits neither delay a firing nor double it."""
     before = entry.cadence
     if entry.due_ms is not None and before.every_ms:
         slot_ms = entry.due_ms - before.every_ms
         if cadence.every_ms != before.every_ms and entry.last_due_ms and slot_ms < entry.last_due_ms < entry.due_ms:
-            slot_ms = entry.last_due_ms  # a run beside the grid, due later than the slot before
+            slot_ms = entry.last_due_ms  # a run beside the grid, due later than the previous slot
         slot_ms -= jitter_offset_ms(before, entry.generation)
         return slot_ms + cadence.every_ms + jitter_offset_ms(cadence, entry.generation)
     return now_ms if entry.last_due_ms is None else entry.last_due_ms + cadence.every_ms
 
 
 def _grid_start_ms(cadence: Cadence, due_ms: int, now_ms: int) -> int:
-    """A point of the interval's grid at or before now; cron needs none."""
+    """Return a point of the interval's grid at or before now; cron needs none."""
     if not cadence.every_ms or due_ms <= now_ms:
         return due_ms
     return due_ms - -(-(due_ms - now_ms) // cadence.every_ms) * cadence.every_ms

@@ -1,4 +1,4 @@
-"""Monitors as a store keeps them: facts beside the spec as text, and a cache of the specs read from such texts."""
+"""Monitors as a store keeps them: facts beside the spec as text, and a cache of parsed specs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from paceline.core.monitors.definition import Monitor, MonitorSpec, parse_stored
 
 
 class StoredMonitor(msgspec.Struct, frozen=True, gc=False):
-    """A definition as it is written; its owner and id are its key."""
+    """A definition as it is stored; its owner and id are its key."""
 
     generation: int
     revision: int
@@ -23,9 +23,9 @@ class StoredMonitor(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Specs:
-    """Specs by their text: a put, the change that follows it and every claim read the same text.
+    """Cache of specs by their text: a put, the change that follows it and every claim read the same text.
 
-    Two halves: when the young one is full it becomes the old one, so specs in use stay.
+    It has two halves: when the young one is full it becomes the old one, so specs in use stay.
     """
 
     HALF_MAX = 8_192
@@ -49,6 +49,6 @@ class _Specs:
 
 _specs = _Specs()
 read_spec = _specs.read
-"""Returns the spec of a stored text, parsed once."""
+"""Return the spec of a stored text, parsed once."""
 keep_spec = _specs.keep
-"""Remembers the spec of a text that is about to be read again."""
+"""Remember the spec of a text that is about to be read again."""

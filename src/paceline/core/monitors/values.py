@@ -19,14 +19,16 @@ class PutMonitor(msgspec.Struct, frozen=True, gc=False):
     id: str
     spec: MonitorSpec
     expected_revision: int | None = None
-    """The revision the writer has seen; 0 for "must not exist yet"; None for "whatever is there"."""
+    """Revision that the writer has seen; 0 for "must not exist yet"; None for "whatever is there"."""
     expected_generation: int | None = None
-    """The generation of that revision, so that a monitor removed and created again meanwhile is not taken for it."""
+    """Generation of that revision, so that a monitor removed and created again meanwhile is not mistaken for it."""
     created_ms: int | None = None
-    """Of a new monitor that was made elsewhere: when. None: now."""
+    """Creation time of a new monitor that was made in another store. None: now."""
     asks_phase: bool = False
-    """True: if the monitor needs a phase that it has not got yet, nothing is written, and the answer is ``unplaced``.
-    A put without this that proposes no phase lets the grid begin with the first firing."""
+    """Request for a phase: if the monitor needs one and has none, nothing is written and the answer is ``unplaced``.
+
+    A put without this that proposes no phase lets the grid begin with the first firing.
+    """
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
@@ -35,7 +37,7 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     seq: int
     generation: int
     monitor: Monitor | None
-    """None: the definition is gone."""
+    """Current definition; None: it is gone."""
     owner_disabled: bool
     entry: Entry | None
 
@@ -53,13 +55,13 @@ class PutResult(msgspec.Struct, frozen=True, gc=False):
         "no_owner",
     ]
     monitor: Monitor | None = None
-    """The monitor as it stands after the act; None if there is none."""
+    """The monitor after the put; None if there is none."""
     change: Change | None = None
-    """The recorded change, where nothing more need be read to react to it: a new monitor has no entry yet."""
+    """The recorded change, if nothing more need be read to react to it: a new monitor has no entry yet."""
     load: int = 0
-    """What the owner's load would be (``core.monitors.load``), if that is why it was refused."""
+    """Load that the owner would have (``core.monitors.load``), if that is why the put was refused."""
     before: MonitorSpec | None = None
-    """The spec that was replaced."""
+    """Spec that was replaced."""
 
 
 class RemoveMonitor(msgspec.Struct, frozen=True):
@@ -73,7 +75,7 @@ RemoveResult = Literal["removed", "not_found", "revision_mismatch"]
 
 
 class Reacted(msgspec.Struct, frozen=True, gc=False):
-    """What shall become of the entry. It counts only if the entry is still as the change showed it."""
+    """Reaction of an entry to a change. It counts only if the entry is still as the change showed it."""
 
     change: Change
     reaction: Reaction
@@ -88,9 +90,9 @@ class Scheduler(msgspec.Struct, frozen=True):
 
 
 class Queue(msgspec.Struct, frozen=True):
-    """Where runs wait: the checks that Paceline makes itself, or the outgoing runs of one owner, or of all.
+    """A queue of runs: the checks that Paceline makes itself, or the outgoing runs of one owner, or of all.
 
-    ``name``: of the outgoing queue; the runs of others are not touched.
+    ``name`` is that of the outgoing queue; runs of other queues are not touched.
     """
 
     outgoing: bool
@@ -113,31 +115,31 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
     due_ms: int = 0
     lease_until_ms: int = 0
     lost: bool = False
-    """An earlier attempt was out when its lease ran out."""
+    """True if an earlier attempt was out when its lease ran out."""
     check: Check | None = None
-    """As the definition is now; None: it is gone."""
+    """Current check of the definition; None: the definition is gone."""
     target: str = ""
-    """Where the check connects, if the store knows it already (``core.monitors.places.target_of``)."""
+    """Host and port that the check connects to, if the store knows them (``core.monitors.places.target_of``)."""
     attempts: int = 1
-    """How often its monitor wants a check to be tried before it counts as failed."""
+    """Number of tries that its monitor wants before a check counts as failed."""
 
     @property
     def run_id(self) -> str:
-        """Computed when it is asked for, which few checks are."""
+        """Return the run's id, computed on demand because few checks need it."""
         return run_id(self.owner, self.monitor, generation=self.generation, counter=self.counter)
 
 
 class Order(Claimed, frozen=True, gc=False):
-    """A check to be made now, with its target. A claimed run that needs no change is one as it is."""
+    """A check to be made now, with its target. A claimed run that needs no change is an order already."""
 
     if TYPE_CHECKING:
         check: PolledCheck  # type: ignore[misc]  # narrower, and always given
 
 
 class Take(msgspec.Struct, frozen=True, gc=False):
-    """One run of an outgoing queue, by its name, for a checker that got a message about it.
+    """Request for one run of an outgoing queue by its id, from a checker that got a message about it.
 
-    ``attempt``: only as this one; None: whichever it would be.
+    ``attempt``: only as this attempt; None: as the next one.
     """
 
     owner: str
@@ -149,7 +151,7 @@ class Take(msgspec.Struct, frozen=True, gc=False):
 
 
 class Settlement(msgspec.Struct, frozen=True, gc=False):
-    """What came of a claimed run. It counts only if the run is still out at this attempt."""
+    """Outcome of a claimed run. It counts only if the run is still out at this attempt."""
 
     handle: int
     attempt: int
@@ -171,7 +173,7 @@ class Run(msgspec.Struct, frozen=True):
     attempt: int = 0
     reason: str = ""
     until_ms: int | None = None
-    """Out: when the lease ends. Retry or later: when it may start."""
+    """End of the lease if the run is out; earliest start if it is in retry or later."""
     started_ms: int | None = None
     ended_ms: int | None = None
     latency_ms: float | None = None
@@ -180,12 +182,12 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Moved(NamedTuple):
-    """Entries that advanced together."""
+    """Result of advancing entries together."""
 
     made: Counter[int]
-    """How many runs were made, by their due time."""
+    """Number of runs made, by their due time."""
     skipped: int
-    """Entries that made none, because their run before has not ended."""
+    """Number of entries that made no run, because their previous run has not ended."""
 
     @property
     def entries(self) -> int:
@@ -196,20 +198,20 @@ class PurgeReport(NamedTuple):
     runs_deleted: int
     runs_expired: int
     more: bool = False
-    """The next pass may have something to do: it goes on where this one stopped."""
+    """True if the next pass may have something to do; it goes on where this one stopped."""
 
 
 class FoldReport(NamedTuple):
-    """Outcomes that went into the roll-ups of their monitors."""
+    """Number of outcomes that were folded into roll-ups, and of their monitors."""
 
     runs: int
     monitors: int
     more: bool = False
-    """The next pass may have something to do: it goes on where this one stopped."""
+    """True if the next pass may have something to do; it goes on where this one stopped."""
 
 
 class Finished(Settlement, frozen=True, gc=False):
-    """What came of a check that the provider carried out. ``attempts``: those that its order has in all."""
+    """Outcome of a check that was carried out. ``attempts``: how many its order allows in all."""
 
     outcome: Done
     attempts: int = 1

@@ -1,4 +1,4 @@
-"""Runs that wait: why, in words for people, and since when."""
+"""Waiting runs: why they wait, in words for people, and since when."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ UNCLAIMED = "waiting for a checker that claims it"
 
 
 def wait_reason(state: str, *, outgoing: bool) -> str:
-    """Why a run in this state has not started. Empty: it has.
+    """Return why a run in this state has not started; empty: it has.
 
-    A place is what Paceline's own checks need; ``outgoing`` runs are for checkers that people run themselves.
+    A place is what Paceline's own checks need; ``outgoing`` runs are for checkers that users run themselves.
     """
     if outgoing and state == "waiting":
         return UNCLAIMED
@@ -31,13 +31,13 @@ def wait_reason(state: str, *, outgoing: bool) -> str:
 
 
 class OpenRun(NamedTuple):
-    """A run that has not ended, as a store finds it. Its stored state may be out of date: ``show_open`` says more."""
+    """A run that has not ended, as a store finds it. Its stored state may be out of date: see ``show_open``."""
 
     state: RunState
     behind: bool
-    """An earlier run of its monitor has not ended."""
+    """True if an earlier run of its monitor has not ended."""
     at_ms: int | None = None
-    """When its lease or its pause ends, or the moment comes at which it is made up for; None: it has no such time."""
+    """End of its lease or its pause, or its moment in a catch-up; None: it has no such time."""
     started_ms: int | None = None
     reason: str = ""
 
@@ -45,12 +45,12 @@ class OpenRun(NamedTuple):
 def show_open(
     run: Run, found: OpenRun, *, disabled: bool, outgoing: bool, place_reason: Callable[[], str], now_ms: int
 ) -> Run:
-    """Returns the run with its state and the reason why it waits.
+    """Return the run with its state and the reason why it waits.
 
     ``retry`` and ``later`` are over when their time has come: the run then waits for an earlier run of its monitor
-    (``parked``), or lacks nothing but a place or a checker (``waiting``). A store need not have looked at it since.
-    ``place_reason`` says why checks like this one lack a place, if the process that claims has noted it; it is asked
-    only for checks that wait for a place.
+    (``parked``), or for nothing but a place or a checker (``waiting``). A store need not have looked at it since.
+    ``place_reason`` says why checks like this one lack a place, if the claiming process has noted it; it is called only
+    for checks that wait for a place.
     """
     timed = replace(run, until_ms=found.at_ms, started_ms=found.started_ms)
     if found.state == "out":
@@ -68,20 +68,20 @@ def show_open(
 class OpenTimes(NamedTuple):
     """State and times of a run that has not ended.
 
-    A status asks since when it waits of each monitor's first open run, and of the one behind it if the first is out.
-    Those further behind wait for these, and were due later.
+    A status needs only each monitor's first open run, and the one behind it if the first is out. Those further behind
+    wait for these, and were due later.
     """
 
     state: RunState
     due_ms: int
     at_ms: int
-    """When its lease or its pause ends, or the moment comes at which it is made up for. Counts in these states only."""
+    """End of its lease or its pause, or its moment in a catch-up. Valid in these states only."""
 
 
 def waiting_since_ms(run: OpenTimes) -> int | None:
-    """Returns since when the run waits, which may lie ahead: since it was due, or since the moment to make up for it.
+    """Return since when the run waits, which may lie ahead; None: it is out.
 
-    None: it is out.
+    It waits since it was due, or since its moment in a catch-up.
     """
     if run.state == "out":
         return None
@@ -89,7 +89,7 @@ def waiting_since_ms(run: OpenTimes) -> int | None:
 
 
 def could_start_ms(run: OpenTimes, *, disabled: bool) -> int | None:
-    """Returns since when a monitor's first open run could have started; it may lie ahead. None: its owner is disabled.
+    """Return since when a monitor's first open run could have started; it may lie ahead. None: its owner is disabled.
 
     A run that is out could start again when its lease has ended.
     """

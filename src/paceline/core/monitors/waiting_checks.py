@@ -11,11 +11,11 @@ from typing import Any
 from paceline.core.monitors.places import Seats, Wish
 
 ROUNDS_MAX = 32
-"""What owners cannot use, since their targets are full, is offered to the others: so many times in one claim."""
+"""Maximum number of rounds in one claim that offer the places owners cannot use, with full targets, to the others."""
 OWNERS_MIN, OWNERS_MAX = 64, 1_024
-"""So many owners are asked in one claim: at least as many as there are places, and never more than the second."""
+"""Number of owners asked in one claim: at least the first, more while there are places, never more than the second."""
 TARGETS_MAX = 64
-"""So many full targets of one owner are asked for a free place in one claim; the next claim asks the others."""
+"""Maximum number of an owner's full targets asked for a place in one claim; the next claim asks the others."""
 
 
 Chosen = tuple[str, Any, str]
@@ -27,9 +27,8 @@ Rank = tuple[int, int]
 class Waiting:
     """Runs of checks by owner, each owner's by rank. The owner that has waited longest for a turn comes first.
 
-    That is the one that was served longest ago; a new owner is behind all that wait.
-
-    A run whose target is full steps aside, and those behind it go on. It comes first again when its target has a place.
+    That is the one that was served longest ago; a new owner is behind all that wait. A run whose target is full steps
+    aside, and those behind it go on. It comes first again when its target has a place.
     """
 
     def __init__(self) -> None:
@@ -40,7 +39,7 @@ class Waiting:
         return self._count
 
     def add(self, runs: Iterable[tuple[Any, tuple[str, str]]]) -> None:
-        """Adds runs behind their owners' other runs. Each is given with its owner and target."""
+        """Add runs behind their owners' other runs. Each is given with its owner and target."""
         owners, count = self._owners, 0
         for run, (owner, target) in runs:
             if owner not in owners:
@@ -50,29 +49,29 @@ class Waiting:
         self._count += count
 
     def merge(self, runs: Sequence[tuple[Any, tuple[str, str]]], rank: Callable[[Any], Rank]) -> None:
-        """Adds runs among their owners' other runs, each at its rank. They are given as for ``add``."""
+        """Add runs among their owners' other runs, each at its rank. They are given as for ``add``."""
         for run, (owner, target) in runs:
             mine = self._owners.setdefault(owner, _Runs())
             line = mine.aside.get(target, mine.line)
             if line and rank(line[-1][1]) > rank(run):
                 line.insert(bisect_right(line, rank(run), key=lambda other: rank(other[1])), (owner, run, target))
-            else:  # as nearly all that are new
+            else:  # nearly always for new runs
                 line.append((owner, run, target))
         self._count += len(runs)
 
     @property
     def owners(self) -> list[str]:
-        """Owners whose runs wait, in the order of their turns."""
+        """Return the owners whose runs wait, in the order of their turns."""
         return list(self._owners)
 
     def choose(self, seats: Seats) -> list[Chosen]:
-        """Removes and returns the runs that start now. Each has a place, taken from ``seats``."""
+        """Remove and return the runs that start now. Each has a place, taken from ``seats``."""
         if seats.is_ample(self._count):
             return self._choose_all(seats)
         return self._choose_by_turns(seats)
 
     def _choose_all(self, seats: Seats) -> list[Chosen]:
-        """All runs, as ``_choose_by_turns`` would choose them where no ceiling is near."""
+        """Remove and return all runs, as ``_choose_by_turns`` would if no ceiling were near."""
         chosen: list[Chosen] = []
         places: dict[tuple[str, str], int] = {}
         for runs in self._owners.values():
@@ -106,12 +105,15 @@ class Waiting:
                     served.add(owner)
             self._rotate(asked, served)
             if len(chosen) - before == sum(shares) and (chosen or len(asked) == len(self._owners)):
-                break  # nobody left anything; if nobody wanted anything, those behind are asked
+                break  # every share was used; if nobody wanted anything, the owners behind are asked
         self._count -= len(chosen)
         return chosen
 
     def reasons(self, seats: Seats, *, limit: int) -> dict[tuple[str, str], str]:
-        """Why runs wait for a place, by owner and target, of so many owners. An empty target stands for all others."""
+        """Return why runs wait for a place, by owner and target, for up to ``limit`` owners.
+
+        An empty target stands for all others.
+        """
         found: dict[tuple[str, str], str] = {}
         for owner, runs in islice(self._owners.items(), limit):
             targets = islice(runs.aside, TARGETS_MAX)
@@ -121,7 +123,7 @@ class Waiting:
         return found
 
     def _asked(self, seats: Seats) -> list[Wish]:
-        """Owners in the order of their turns, and how many runs of each could start.
+        """Return owners in the order of their turns, and how many runs of each could start.
 
         Max-min shares go to those who have least. The first in turn mostly have nothing out: once there are as many of
         these as there is room, those behind them would get nothing.
@@ -137,12 +139,12 @@ class Waiting:
         return asked
 
     def _wishes(self, owners: Sequence[str], seats: Seats) -> list[Wish]:
-        """What those who were asked still want."""
+        """Return what the asked owners still want."""
         left = ((owner, self._owners[owner].wanted(owner, seats)) for owner in owners if owner in self._owners)
         return [Wish(owner, wanted) for owner, wanted in left if wanted]
 
     def _divide_targets(self, owners: Sequence[str], seats: Seats) -> bool:
-        """Divides the places of the targets at which several of these owners wait. Returns whether there are any."""
+        """Divide the places of the targets at which several of these owners wait. Return whether there are any."""
         waiting: dict[str, list[Wish]] = {}
         for owner in owners:
             for target, runs in islice(self._owners[owner].aside.items(), TARGETS_MAX):
@@ -153,7 +155,7 @@ class Waiting:
         return bool(shared)
 
     def _rotate(self, asked: Sequence[str], served: set[str]) -> None:
-        """Puts the owners that were asked behind those that were not, and those that were served behind all."""
+        """Put the owners that were asked behind those that were not, and those that were served behind all."""
         owners = self._owners
         left_out = len(asked) < len(owners)
         for owner in asked:
@@ -167,7 +169,7 @@ class Waiting:
 
 
 class _Runs:
-    """One owner's runs: in line, and aside because their target is full."""
+    """Runs of one owner: in line, and aside because their target is full."""
 
     def __init__(self) -> None:
         self.line: deque[Chosen] = deque()
@@ -178,7 +180,7 @@ class _Runs:
         return bool(self.line or self.aside)
 
     def wanted(self, owner: str, seats: Seats) -> int:
-        """How many could start, as far as that is seen at once: those in line for a full target are met later."""
+        """Return how many could start, as far as is visible now: those in line for a full target are met later."""
         line, aside = self.line, self.aside
         while line:
             target = line[0][2]
@@ -194,9 +196,9 @@ class _Runs:
         return wanted
 
     def take(self, owner: str, share: int, seats: Seats) -> list[Chosen]:
-        """Removes and returns up to so many runs: those aside that have a place now, then those in line."""
+        """Remove and return up to ``share`` runs: those aside that have a place now, then those in line."""
         line, aside = self.line, self.aside
-        if share == 1 and not aside and seats.room_at(owner, line[0][2]) > 0:  # usual where owners are many
+        if share == 1 and not aside and seats.room_at(owner, line[0][2]) > 0:  # usual if there are many owners
             run = line.popleft()
             seats.take(owner, run[2])
             return [run]
@@ -208,7 +210,7 @@ class _Runs:
             target = run[2]
             free = left.get(target)
             if free is None:
-                # Behind those that stepped aside for this target, if there are any: runs of one target start in order.
+                # Runs of one target start in order: behind those that stepped aside for this target, if there are any.
                 free = room[target] = 0 if target in aside else seats.room_at(owner, target)
             if free > 0:
                 taken.append(run)

@@ -1,15 +1,15 @@
-"""When users were disabled: nothing of theirs is started then, and nobody is unfair to them."""
+"""Times in which users were disabled: their runs do not start then, and passing them is not unfair."""
 
 from __future__ import annotations
 
 from paceline.core.verify.facts import DisabledFact
 
 LATER_MS = 600_000
-"""What was held because its owner was disabled may be looked at again so much later."""
+"""Delay after enabling within which held runs may be looked at again."""
 
 
 class Absences:
-    """Spans of time by user."""
+    """Times of absence by user."""
 
     def __init__(self) -> None:
         self._spans: dict[str, list[DisabledFact]] = {}
@@ -18,7 +18,7 @@ class Absences:
         self._spans.setdefault(fact.user, []).append(fact)
 
     def touches(self, user: str, first_ms: int, last_ms: int) -> bool:
-        """Returns whether the user was disabled in part of the time between the two."""
+        """Return whether the user was disabled in part of the time between the two."""
         return any(
             span.from_ms <= last_ms and (span.to_ms is None or first_ms <= span.to_ms + LATER_MS)
             for span in self._spans.get(user, ())

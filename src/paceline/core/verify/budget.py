@@ -1,4 +1,4 @@
-"""Within budget: the postings are added up again, line by line and meter by meter."""
+"""Promise "within budget": the postings are added up again, line by line and meter by meter."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from paceline.core.verify.verdict import Counterexample, Finding
 
 JOB_ENDED = frozenset({"done", "failed", "cancelled"})
 STOPPED = 4
-"""What RIPE says of a measurement that has ended as it should."""
+"""RIPE's status of a measurement that has ended as it should."""
 Line = tuple[int, str]
-"""An attempt and a meter: what was held by one send on one meter."""
+"""An attempt and a meter: the hold of one send on one meter."""
 
 
 class BudgetJudge:
-    """Takes meters, then measurements with their postings. Holds a few numbers for each meter."""
+    """Takes meters, then measurements with their postings. Keeps a few numbers for each meter."""
 
     def __init__(self) -> None:
         self._judged = 0
@@ -25,7 +25,7 @@ class BudgetJudge:
         self._meters: dict[str, MeterFact] = {}
         self._limits: dict[str, list[LimitFact]] = {}
         self._declared: dict[str, int] = {}
-        """The most that was ever declared for a meter of an account."""
+        """Highest limit that was ever declared for a meter of an account."""
         self._held: Counter[str] = Counter()
         self._spent: Counter[str] = Counter()
         self._measurement: MeasurementFact | None = None
@@ -97,10 +97,10 @@ class BudgetJudge:
     def _judge_slot(
         self, name: str, measurement: MeasurementFact, lines: dict[Line, dict[str, PostingFact]]
     ) -> Iterator[Counterexample]:
-        """What a send holds of its account is open as long as its slot is held, and no longer.
+        """Judge that a send's hold on its account is open exactly as long as its slot is held.
 
-        One that ended well gives its slot back at once only if RIPE has said that it has stopped. If its results could
-        not be counted, RIPE's newest word is not stored, but there is a reason.
+        A measurement that ended well gives its slot back at once only if RIPE has said that it has stopped. If its
+        results could not be counted, RIPE's newest status is not stored, but there is a reason.
         """
         for (attempt, meter), line in lines.items():
             known = self._meters.get(meter)
@@ -120,7 +120,7 @@ class BudgetJudge:
 
     def _judge_meters(self) -> Iterator[Counterexample]:
         for meter in self._meters.values():
-            if meter.limit < 0:  # of one job alone: what others posted is not there
+            if meter.limit < 0:  # a meter in a ledger of one job alone: postings of others are missing
                 continue
             held = meter.opened_held + self._held[meter.name]
             spent = meter.opened_spent + self._spent[meter.name]
@@ -143,7 +143,7 @@ class BudgetJudge:
 def _judge_own_line(
     name: str, measurement: MeasurementFact, lines: dict[Line, dict[str, PostingFact]]
 ) -> Iterator[Counterexample]:
-    """The hold on the user's day is closed when the measurement has ended, on what it was settled on."""
+    """Judge that the hold on the user's day is closed when the measurement has ended, on the settled sum."""
     own = [line for (attempt, _), line in lines.items() if attempt == 0]
     ended = measurement.state in JOB_ENDED
     if len(own) != 1 or "hold" not in own[0]:
@@ -161,7 +161,10 @@ def _judge_own_line(
 
 
 def _judge_price(name: str, measurement: MeasurementFact) -> Iterator[Counterexample]:
-    """No more is charged than the delivered results cost, unless there is a reason: nobody could count them."""
+    """Judge that no more is charged than the delivered results cost.
+
+    A measurement with a reason is left out: nobody could count its results.
+    """
     if measurement.settled is None or measurement.state != "done" or measurement.reason:
         return
     pairs = zip(measurement.delivered, measurement.prices, strict=False)

@@ -1,4 +1,4 @@
-"""Brings the facts of batches before the judges, one provider after the other."""
+"""Passes the facts of batches to their judges, one provider after the other."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from paceline.core.verify.verdict import Counterexample, Finding
 
 
 class CallJudges:
-    """Takes facts one by one; ``findings`` are what is known when a provider, or all of it, is over."""
+    """Takes facts one by one; returns findings when a provider, or the whole ledger, is over."""
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules

@@ -1,4 +1,4 @@
-"""What the judges of batches share: days, providers, and how a run is named."""
+"""Parts that the judges of batches share: days, providers, and names of runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CALL_WAITING = frozenset({"waiting", "out", "retry", "aside"})
 
 
 class Books:
-    """The days and the providers by number. A provider's runs belong to days of several batches."""
+    """Days and providers by number. A provider's runs belong to days of several batches."""
 
     def __init__(self) -> None:
         self.days: dict[int, DayFact] = {}
@@ -17,6 +17,6 @@ class Books:
 
 
 def call_name(books: Books, call: CallFact) -> str:
-    """Names a run for people; the ledger knows its record by number."""
+    """Return a name of a run for people; the ledger knows its record by number."""
     day = books.days.get(call.day)
     return f"{day.batch}/(record {call.record})@{day.date}" if day else f"(day {call.day}, record {call.record})"

@@ -1,4 +1,4 @@
-"""Nothing lost, of jobs: counts and sums are those of the measurements, and what is called done succeeded at RIPE."""
+"""Promise "nothing lost" for jobs: counts and sums match the measurements, and a done one succeeded at RIPE."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from paceline.core.verify.facts import Fact, JobFact, MeasurementFact
 from paceline.core.verify.verdict import Counterexample, Finding
 
 FAILED_AT_RIPE = frozenset({5, 6, 7})
-"""Forced to stop, no suitable probes, failed."""
+"""RIPE's statuses "forced to stop", "no suitable probes" and "failed"."""
 
 
 class CompletionJudge:
-    """Takes jobs with their measurements, and holds the sums of one job."""
+    """Takes jobs with their measurements, and keeps the sums of one job."""
 
     def __init__(self) -> None:
         self._judged = 0

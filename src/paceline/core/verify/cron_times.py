@@ -1,4 +1,4 @@
-"""Whether a time is one of a cron expression: the five fields are read here, and not by the code that makes firings."""
+"""Match of a time against a cron expression, parsed independently of the code that makes firings."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ _NAMES: tuple[dict[str, int], ...] = (
 )
 _MINUTE = timedelta(minutes=1)
 _GAP_MINUTES_MAX = 180
-"""No zone's clocks go forward by more at once."""
+"""Largest step by which a zone's clocks go forward."""
 
 
 def is_cron_time(expression: str, timezone: str, at_ms: int) -> bool:
-    """Returns whether an entry of the expression may be due then. Forms of cron that are not read here fit always."""
+    """Return whether an entry of the expression may be due at that time.
+
+    Forms of cron that are not parsed here always fit.
+    """
     return at_ms % MINUTE_MS == 0 and _fits(expression, timezone, at_ms // MINUTE_MS)
 
 
@@ -31,7 +34,7 @@ def _fits(expression: str, timezone: str, minute: int) -> bool:
     try:
         fields = _fields(expression)
     except ValueError:
-        return True  # a form of cron that is not read here: nothing is said about it
+        return True  # a form of cron that is not parsed here: no judgement
     return _matches(fields, at) or _ends_gap(fields, at)
 
 
@@ -45,7 +48,7 @@ def _matches(fields: _Fields, at: datetime) -> bool:
 
 
 def _ends_gap(fields: _Fields, at: datetime) -> bool:
-    """True if clocks have just gone forward, and a time that they left out fits."""
+    """Return whether clocks have just gone forward, and a time that they left out fits."""
     before = (at.astimezone(UTC) - _MINUTE).astimezone(at.tzinfo)
     left_out = int((at.replace(tzinfo=None) - before.replace(tzinfo=None)) / _MINUTE) - 1
     walls = (at - _MINUTE * number for number in range(1, min(left_out, _GAP_MINUTES_MAX) + 1))

@@ -1,7 +1,7 @@
-"""Evenly: the runs of a day lie on a grid of as many equal slots, and those of each provider are spread over the day.
+"""Promise "evenly": the runs of a day lie on a grid of equal slots, and each provider's are spread over the day.
 
 Late records, redriven dead letters and reruns have times of their own. A day with some of them is judged as far as its
-runs still are on the grid: no slot has two. What starts late is judged on days that are as they were planned: it is
+runs still are on the grid: no slot has two. Late starts are judged on days that are as they were planned: they are
 caught up at a pace, and never in a burst.
 """
 
@@ -19,18 +19,21 @@ from paceline.core.verify.verdict import Counterexample, Finding
 
 RERUN = "~"
 BURST_US = 100_000
-"""A rate lets so much go ahead of its time."""
+"""Time by which a rate lets calls go ahead."""
 RUNS_MIN = 8
 GAPS_MAX = 4
 BURST_MAX = 8
-"""So many runs of a provider may be planned for one ideal gap: a plan has two at most, and some may have moved."""
+"""Maximum number of a provider's runs planned for one ideal gap: a plan has two at most, and some may have moved."""
 SPEED_MAX = 8
-"""What is late starts at most so many times as fast as planned: twice the stated pace, since a usual gap is a mean."""
+"""Limit on the pace of late starts, as a multiple of the planned pace.
+
+It is twice the stated limit, since a usual gap is a mean.
+"""
 LATE_GAPS = 4
 AT_ONCE_MAX = 16
-"""So many late runs may start together, and one more for each place: a process may be held up before they start."""
+"""Number of late runs that may start together, plus one for each place: a process may be held up before they start."""
 MOST = 0.9
-"""A day whose runs lie on the grid for so large a part was planned by it."""
+"""Share of a day's runs on the grid above which the day was planned by it."""
 
 
 class CallJudge:
@@ -40,7 +43,7 @@ class CallJudge:
         self._books, self._rules = books, rules
         self._dues: dict[int, tuple[array[int], array[int], array[int]]] = {}
         self.plain: set[int] = set()
-        """Days, once judged, whose runs all are where the plan has put them."""
+        """Judged days whose runs are all where the plan has put them."""
 
     def see(self, call: CallFact) -> None:
         if call.in_ledger:
@@ -75,7 +78,7 @@ class CallJudge:
     def _catching_up(
         self, day: DayFact, runs: Iterable[tuple[int, int, int]], mine: dict[int, list[int]]
     ) -> Iterator[Counterexample]:
-        """Judges what started late, of each provider: evenly at a pace, whatever kept it from starting in time."""
+        """Judge the late starts of each provider: at an even pace, whatever the cause of the delay."""
         window_ms, tolerance_ms = day.end_ms - day.start_ms, self._rules.clock.tolerance_ms
         late: dict[int, list[int]] = {}
         for provider, due_ms, started_ms in runs:
@@ -94,7 +97,7 @@ class CallJudge:
 
 
 class RateJudge:
-    """Judges the starts of one provider since its policy is in force: no closer than its rate allows."""
+    """Judges the starts of one provider since its policy came into force: no closer than its rate allows."""
 
     def __init__(self, provider: ProviderFact, rules: Rules) -> None:
         self._provider, self._rules = provider, rules
@@ -118,7 +121,7 @@ class RateJudge:
 
 
 def first_burst_ms(starts: Sequence[int], *, gap_us: int, slack_us: int) -> int | None:
-    """Returns when rising starts were first ahead of a steady pace by more than the slack; None: they never were."""
+    """Return when rising starts were first ahead of a steady pace by more than the slack; None: they never were."""
     next_us = 0
     for started_ms in starts:
         next_us = max(next_us, 1_000 * started_ms) + gap_us
@@ -128,15 +131,15 @@ def first_burst_ms(starts: Sequence[int], *, gap_us: int, slack_us: int) -> int 
 
 
 def _is_whole(day: DayFact, runs: int) -> bool:
-    """True if the day was planned as one and nothing of it is purged.
+    """Return whether the day was planned as one and nothing of it is purged.
 
-    Where the runs of a day are not counted, a day of which some are gone is told by its grid, on which few then are.
+    If the runs of a day are not counted, an incomplete day is recognised by its grid, on which few runs then lie.
     """
     return day.planned and RERUN not in day.date and day.runs in (None, runs) and not day.deleting
 
 
 def _slots(day: DayFact, dues: array[int]) -> list[int]:
-    """Returns the slot of each due time, -1 for one beside the grid. A slot begins at a whole millisecond."""
+    """Return the slot of each due time, -1 for one beside the grid. A slot begins at a whole millisecond."""
     window_ms, count = day.end_ms - day.start_ms, len(dues)
     found = []
     for due_ms in dues:
@@ -160,15 +163,16 @@ def _by_provider(providers: array[int], slots: list[int]) -> dict[int, list[int]
 
 
 def _is_spread(slots: list[int], *, n: int) -> bool:
-    """As it was planned: the k-th of a provider's m runs has a slot s with k·n/m <= s < (k+1)·n/m."""
+    """Return whether the k-th of a provider's m runs has a slot s with k·n/m <= s < (k+1)·n/m, as it was planned."""
     m = len(slots)
     return all(k * n <= slot * m < (k + 1) * n for k, slot in enumerate(slots))
 
 
 def _gaps(day: DayFact, mine: dict[int, list[int]], *, n: int) -> Iterator[Counterexample]:
-    """A plan leaves less than two ideal gaps between neighbours; a record that got another provider widens one of them.
+    """Judge the gaps between neighbours: a plan leaves less than two ideal gaps.
 
-    Twice as much is broken, where a provider has enough runs to tell.
+    A record that got another provider widens one of them, so only twice as much breaks the promise, for providers with
+    enough runs to tell.
     """
     for provider, slots in mine.items():
         m = len(slots)

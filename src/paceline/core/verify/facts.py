@@ -1,7 +1,7 @@
 """Facts: rows of the ledger as they are stored, in the form in which they are judged, printed and exported.
 
-A store yields them as it has them and draws no conclusion: whether a promise was kept is for the judges beside this
-module. All facts of one monitor, of one provider and of one job come together.
+A store yields them as it has them and draws no conclusion: the judges beside this module decide whether a promise was
+kept. All facts of one monitor, of one provider and of one job come together.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Fact(
 
 
 class SetBackFact(Fact, frozen=True, gc=False, tag="set_back"):
-    """The clock of a process was set back from the one time to the other."""
+    """The clock of a process was set back from ``from_ms`` to ``to_ms``."""
 
     from_ms: int
     to_ms: int
@@ -36,7 +36,7 @@ class RetentionFact(Fact, frozen=True, gc=False):
 
 
 class DisabledFact(Fact, frozen=True, gc=False):
-    """A user was disabled from the one time to the other; None: and still is. They come before the monitors."""
+    """A user was disabled from ``from_ms`` to ``to_ms``; None: still is. These facts come before the monitors."""
 
     user: str
     from_ms: int
@@ -53,26 +53,26 @@ class MonitorFact(Fact, frozen=True, gc=False):
     owner: str = ""
     id: str = ""
     defined: bool = False
-    """False: its definition is gone, or was never there."""
+    """False if its definition is gone, or never existed."""
     changed: bool = False
-    """A change of the definition is recorded that its entry has not followed yet."""
+    """True if a change of the definition is recorded that its entry has not followed yet."""
     failures: int | None = None
-    """What is remembered of its health: failures in a row. None: the engine does not tell."""
+    """Failures in a row by its health record. None: the engine does not tell."""
     folded: int = -1
-    """Its roll-up has all outcomes up to this counter."""
+    """Counter up to which its roll-up has all outcomes."""
     folded_ms: int = 0
-    """When the newest of these ended."""
+    """End of the newest of these outcomes."""
     edited_ms: int = 0
-    """When its definition was written last. What it checks says nothing about runs of before."""
+    """Last edit of its definition. The present check says nothing about runs before it."""
     target: str = ""
     outgoing: bool = False
-    """A checker of its owner's takes its runs."""
+    """True if its owner's checker takes its runs."""
     repeatable: bool = True
-    """A check that was cut short may be made again."""
+    """True if a check that was cut short may be made again."""
 
 
 class EntryFact(Fact, frozen=True, gc=False):
-    """The entry of a generation, with its cadence and where its grid begins."""
+    """Entry of a generation, with its cadence and where its grid begins."""
 
     generation: int
     counter: int
@@ -82,15 +82,15 @@ class EntryFact(Fact, frozen=True, gc=False):
     timezone: str = "UTC"
     jitter_ms: int = 0
     base_ms: int | None = None
-    """The due time it was armed for last. None: not known, or it is paused."""
+    """Due time for which it was last armed. None: not known, or it is paused."""
     lead_ms: int = 0
-    """From there to the first point of its grid."""
+    """Time from there to the first point of its grid."""
     missed: str = "skip"
     overlap: str = "skip"
 
 
 class RunFact(Fact, frozen=True, gc=False):
-    """A run of a monitor. ``state`` is empty if the store has neither an outcome of it nor knows that it waits."""
+    """A run of a monitor. ``state`` is empty if the store has no outcome of it and does not know that it waits."""
 
     generation: int
     counter: int
@@ -101,24 +101,24 @@ class RunFact(Fact, frozen=True, gc=False):
     started_ms: int | None = None
     ended_ms: int | None = None
     until_ms: int | None = None
-    """While it is out: when the lease ends."""
+    """End of the lease while it is out."""
     extra: bool = False
     open_too: bool = False
-    """It has an outcome and is still among those that have none."""
+    """True if it has an outcome and is still among the open runs."""
     reason: str = ""
     claimed_ms: int | None = None
-    """Ended, and not at its first attempt: when the attempt was claimed that the outcome is of."""
+    """Time of the claim of the attempt that ended; only for a second or later attempt."""
     lost: bool = False
-    """The lease of an earlier attempt ran out, and nobody knows how far that attempt came."""
+    """True if the lease of an earlier attempt ran out, whose effect nobody knows."""
     made: int = 0
-    """Runs of checks rise by this in the order in which they were made. 0: the engine does not tell."""
+    """Number that rises in the order in which runs of checks were made. 0: the engine does not tell."""
 
 
 # -- batches
 
 
 class DayFact(Fact, frozen=True, gc=False):
-    """A day of a batch, or a rerun of one. They come before all providers."""
+    """A day of a batch, or a rerun of one. These facts come before all providers."""
 
     number: int
     batch: str
@@ -127,9 +127,9 @@ class DayFact(Fact, frozen=True, gc=False):
     end_ms: int
     planned: bool = False
     runs: int | None = None
-    """How many runs were made of it. None: the engine does not count them exactly."""
+    """Number of runs that were made for it. None: the engine does not count them exactly."""
     deleting: bool = False
-    """Its batch is being deleted."""
+    """True if its batch is being deleted."""
 
 
 class ProviderFact(Fact, frozen=True, gc=False):
@@ -138,17 +138,17 @@ class ProviderFact(Fact, frozen=True, gc=False):
     number: int
     id: str = ""
     max_in_flight: int = 0
-    """0: not known, as the provider was removed."""
+    """0: not known, because the provider was removed."""
     updated_ms: int = 0
-    """When its policy came into force."""
+    """Time at which its policy came into force."""
     rate_gap_us: int = 0
-    """By its rate so many microseconds lie between two starts. 0: there is none."""
+    """Microseconds between two starts by its rate. 0: no rate."""
 
 
 class CallFact(Fact, frozen=True, gc=False):
-    """A run of a batch where it stands among its provider's, in order of due time.
+    """A run of a batch at its place among its provider's runs, in the order of due times.
 
-    ``state`` is empty if the ledger says that the run is here, and it is not.
+    ``state`` is empty if the ledger has the run at this place, but the run is not there.
     """
 
     provider: int
@@ -157,13 +157,13 @@ class CallFact(Fact, frozen=True, gc=False):
     record: int
     state: str
     in_ledger: bool = True
-    """False: the ledger has this run at another place, or has no such run."""
+    """False if the ledger has this run at another place, or has no such run."""
     attempt: int = 0
     started_ms: int | None = None
     ended_ms: int | None = None
     until_ms: int | None = None
     follows: bool = False
-    """Its record comes after another one."""
+    """True if its record comes after another one."""
     dead: bool = False
     reason: str = ""
 
@@ -172,7 +172,7 @@ class CallFact(Fact, frozen=True, gc=False):
 
 
 class LimitFact(Fact, frozen=True, gc=False):
-    """A user's daily credits as they were until they were changed. They come before the meters."""
+    """A user's daily credits before a change. These facts come before the meters."""
 
     user: str
     daily_credits: int
@@ -180,7 +180,10 @@ class LimitFact(Fact, frozen=True, gc=False):
 
 
 class AccountLimitFact(Fact, frozen=True, gc=False, tag="account_limit"):
-    """Limits of an account that its operator has declared. They come before the meters, which have the present ones."""
+    """Limits that an account's operator has declared.
+
+    These facts come before the meters, which have the present ones.
+    """
 
     account: str
     concurrent: int
@@ -189,9 +192,9 @@ class AccountLimitFact(Fact, frozen=True, gc=False, tag="account_limit"):
 
 
 class StrayFact(Fact, frozen=True, gc=False):
-    """A measurement that ran at RIPE under our mark, and that is not the one which its measurement here became.
+    """A measurement that ran at RIPE under our marker and is not the one that the ledger has.
 
-    Reconciliation noted it when it stopped it. They come before the jobs.
+    Reconciliation noted it when it stopped it. These facts come before the jobs.
     """
 
     account: str
@@ -202,7 +205,10 @@ class StrayFact(Fact, frozen=True, gc=False):
 
 
 class MeterFact(Fact, frozen=True, gc=False):
-    """A meter as it is stored. All meters come before the jobs. ``opened``: of postings that were removed since."""
+    """A meter as it is stored.
+
+    All meters come before the jobs. ``opened``: sums of postings that were removed since.
+    """
 
     name: str
     window: str
@@ -212,13 +218,13 @@ class MeterFact(Fact, frozen=True, gc=False):
     opened_held: int = 0
     opened_spent: int = 0
     released: int | None = None
-    """Of a sliding meter: what its releases add up to."""
+    """Sum of a sliding meter's releases."""
     user: str = ""
-    """Whose day it is."""
+    """User whose day it is."""
 
 
 class JobFact(Fact, frozen=True, gc=False):
-    """A job, with the counts and sums that are kept with it: the first of its facts."""
+    """A job, with its stored counts and sums: the first of its facts."""
 
     number: int
     id: str
@@ -233,15 +239,15 @@ class JobFact(Fact, frozen=True, gc=False):
     created_ms: int
     finished_ms: int | None = None
     purged: bool = False
-    """It is being removed."""
+    """True if the job is being removed."""
     owner: int = 0
-    """The number of its user, which nobody else ever gets."""
+    """Number of its user, which nobody else ever gets."""
     user: str = ""
-    """Empty: the user was removed."""
+    """Empty if the user was removed."""
     digest: bool = False
-    """There is a digest of it, which is made of jobs that are submitted under an idempotency key."""
+    """True if it has a digest, which jobs submitted under an idempotency key have."""
     key: bool = False
-    """There is an idempotency key."""
+    """True if it has an idempotency key."""
 
 
 class MeasurementFact(Fact, frozen=True, gc=False):
@@ -252,26 +258,26 @@ class MeasurementFact(Fact, frozen=True, gc=False):
     state: str
     attempt: int
     credits: int
-    """The most that it can cost."""
+    """Maximum cost."""
     slot: bool = False
     account: str = ""
     intent_ms: int | None = None
     ended_ms: int | None = None
     settled: int | None = None
     statuses: tuple[int, ...] = ()
-    """RIPE's newest word on each definition; 0 if there was none."""
+    """RIPE's newest status of each definition; 0 if there was none."""
     delivered: tuple[int, ...] = ()
     prices: tuple[int, ...] = ()
-    """Of one result of each definition."""
+    """Price of one result of each definition."""
     reason: str = ""
     needs: tuple[int, ...] = ()
-    """What a send of it takes of its account: slots, results and credits of a day."""
+    """Amounts that a send takes of its account: slots, results and credits of a day."""
     types: tuple[str, ...] = ()
     targets: tuple[str, ...] = ()
 
 
 class PostingFact(Fact, frozen=True, gc=False):
-    """A move on a meter. ``attempt`` 0 is the hold on the user's day. An expiry has no measurement and stands first."""
+    """A move on a meter. ``attempt`` 0 is the hold on the user's day. An expiry has no measurement and comes first."""
 
     job: int
     index: int

@@ -1,9 +1,9 @@
-"""Fair, of checks: nobody waits for a first place while others have one check after another started.
+"""Promise "fair" for checks: nobody waits for a first place while others start one check after another.
 
 A user who has a run waiting and nothing out is served before anybody who has a check out, and users take turns. So
 while such a run waits, no other user can have more than a few checks started: one for each process that claims, and one
-more for each that starts again. First attempts are judged, of monitors that skip what they missed and what overlaps:
-such runs wait for nothing but a place, as long as their target has one.
+more for each that starts again. First attempts are judged, of monitors that skip missed and overlapping firings: such
+runs wait for nothing but a place, as long as their target has one.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from paceline.core.verify.rules import Rules
 from paceline.core.verify.verdict import Counterexample, Finding
 
 PASSES_MAX = 20
-"""So many checks of one other user may start meanwhile: more than there are processes that claim."""
+"""Maximum number of checks of one other user that may start meanwhile: more than there are processes that claim."""
 UNSURE_MS = 5_000
-"""Between the moment at which a run surely was made and a claim that surely has seen it."""
+"""Time between the moment by which a run was surely made and a claim that has surely seen it."""
 MADE_LATE_MS_MAX = 900_000
-"""Where the order is not known in which runs were made, a run counts as made so long after it was due."""
+"""Time after its due time at which a run counts as made, if the order in which runs were made is not known."""
 WAITS_MAX = 100_000
 
 
 class _Wait(NamedTuple):
-    """A run that waited long. ``made``: where it stands in the order of making."""
+    """A run that waited long. ``made``: its place in the order of making."""
 
     made: int
     ready_ms: int
@@ -43,7 +43,7 @@ class _Wait(NamedTuple):
 
 
 class CheckJudge:
-    """Takes the monitors one by one and holds 32 bytes for each run that was started."""
+    """Takes the monitors one by one and keeps 32 bytes for each run that was started."""
 
     def __init__(self, rules: Rules, absences: Absences) -> None:
         self._rules, self._absences = rules, absences
@@ -79,7 +79,7 @@ class CheckJudge:
         return Finding("fair", self._judged, broken)
 
     def _note_waits(self, life: Life, owner: int, target: int) -> None:
-        """Notes what waited longer than a process may be held up between a claim and a start."""
+        """Note the runs that waited longer than a process may be held up between a claim and a start."""
         monitor, rules, free_ms = life.monitor, self._rules, 0
         for run in life.runs:
             ready_ms, free_ms = max(run.due_ms, free_ms), max(free_ms, run.ended_ms or 0)
@@ -130,12 +130,15 @@ class _Starts:
             self._of_target.setdefault(at[index], []).append(index)
 
     def known_ms(self, made: int) -> int | None:
-        """Returns by when a run surely was made: when one that was made after it had started. None: there is none."""
+        """Return by when a run was surely made: the first start of a run that was made after it.
+
+        None: there is none.
+        """
         newer = bisect_left(self._newest_first, -made)
         return self._earliest[newer - 1] if newer else None
 
     def passed(self, wait: _Wait, first_ms: int, last_ms: int) -> tuple[int, int] | None:
-        """Returns the user that passed the run too often, and how often; None: nobody did, or it had a reason."""
+        """Return the user that passed the run too often, and how often; None: nobody did, or there was a reason."""
         if self._is_out(self._of_owner.get(wait.owner, ()), first_ms, last_ms):
             return None
         free = not wait.target or not self._is_out(self._of_target.get(wait.target, ()), first_ms, last_ms)
@@ -144,7 +147,11 @@ class _Starts:
         return (by, times) if times > PASSES_MAX else None
 
     def _passing(self, wait: _Wait, first_ms: int, last_ms: int, *, free: bool) -> Iterator[int]:
-        """Yields who started: at the same target if that may have been full, and later ones if that is all we know."""
+        """Yield the users who started checks meanwhile.
+
+        Only those at the same target count if that may have been full, and only runs that were due later if the order
+        of making is not known.
+        """
         begin, end = bisect_left(self._times, first_ms), bisect_right(self._times, last_ms)
         for position in range(begin, end):
             index = self._order[position]

@@ -1,9 +1,9 @@
-"""Fair, of jobs: users take turns at RIPE.
+"""Promise "fair" for jobs: users take turns at RIPE.
 
-Who has a measurement queued is passed by another user at most once before it is served, and once more for each process
-that sends at the same moment. Why a measurement waited is not kept, so those sends count that could have been it: they
-have the same types and targets, and take as much or more of every meter. Where RIPE refused one of its targets, a
-measurement may have waited for that, and is not judged.
+A user who has a measurement queued is passed by another user at most once before being served, and once more for each
+process that sends at the same moment. Why a measurement waited is not kept, so only sends count that could have been
+this one: they have the same types and targets, and take as much or more of every meter. If RIPE refused one of its
+targets, a measurement may have waited for that, and is not judged.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from paceline.core.verify.verdict import Counterexample, Finding
 
 PASSES_MAX = 10
 SENDS_MAX = 10_000
-"""So many sends of a stretch are looked at."""
+"""Maximum number of sends of a stretch that are looked at."""
 REFUSED_MS = 86_400_000
-"""So long a target may be closed that RIPE has refused."""
+"""Longest time for which a target that RIPE has refused may be closed."""
 Shape = tuple[tuple[str, ...], tuple[str, ...]]
 """Types and targets of a measurement."""
 
@@ -35,7 +35,7 @@ class _Send(NamedTuple):
 
 
 class _Wait(NamedTuple):
-    """A measurement from when it was submitted until it was sent first."""
+    """A measurement from its submission until its first send."""
 
     from_ms: int
     to_ms: int
@@ -44,7 +44,7 @@ class _Wait(NamedTuple):
 
 
 class SendJudge:
-    """Takes jobs with their measurements and postings, and speaks when it has all of them."""
+    """Takes jobs with their measurements and postings, and judges when it has all of them."""
 
     def __init__(self, rules: Rules, absences: Absences) -> None:
         self._rules, self._absences = rules, absences
@@ -54,10 +54,10 @@ class SendJudge:
         self._tries: dict[int, int] = {}
         self._sends: dict[Shape, list[_Send]] = {}
         self._own: dict[int, list[int]] = {}
-        """When something of each user was sent."""
+        """Times of each user's sends."""
         self._waits: dict[int, list[_Wait]] = {}
         self._refused: dict[str, list[int]] = {}
-        """When sends to a target came to nothing."""
+        """Times of sends to a target that failed."""
 
     def see(self, fact: Fact) -> None:
         match fact:
@@ -100,7 +100,7 @@ class SendJudge:
             self._waits.setdefault(job.owner, []).append(_Wait(job.created_ms, to_ms, job, item))
 
     def _judge_user(self, waits: list[_Wait]) -> Iterator[Counterexample]:
-        """Looks at the first of the user's measurements at any time, in stretches between two sends of the user."""
+        """Judge the first of the user's measurements at any time, in stretches between two sends of the user."""
         front_ms = 0
         for wait in sorted(waits, key=lambda one: (one.item.job, one.item.index)):
             first_ms, front_ms = max(wait.from_ms, front_ms), max(front_ms, wait.to_ms)
@@ -125,7 +125,7 @@ class SendJudge:
         return refused or clock.touches(from_ms, to_ms) or self._absences.touches(job.user, from_ms, to_ms)
 
     def _passes(self, wait: _Wait, begin_ms: int, end_ms: int) -> int:
-        """Returns how often the user passed it who did so most often."""
+        """Return how often the measurement was passed by the user who passed it most often."""
         sends = self._sends.get(_shape(wait.item), [])
         begin, end = bisect_right(sends, (begin_ms, 1 << 62)), bisect_left(sends, (end_ms,))
         counts = Counter(

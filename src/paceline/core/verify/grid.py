@@ -1,7 +1,7 @@
-"""On the grid: due times follow from one another, never from when they were handled, so nothing drifts.
+"""Promise "on the grid": due times follow from one another, never from when they were handled, so nothing drifts.
 
-A run does not say which cadence made it. So the runs are judged that the entry made since it was armed last: the newest
-ones back to the due time it was armed for.
+A run does not say which cadence made it. So only the runs are judged that the entry made since it was last armed: the
+newest ones back to the due time it was armed for.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ RASTER_MS = 50
 
 
 def judge_life(life: Life, rules: Rules) -> Finding:
-    """Judges the due times of a monitor's firings, and of its next one."""
+    """Judge the due times of a monitor's firings, and of its next one."""
     if len(life.entries) != 1:
         return Finding("on the grid", 0)
     [entry] = life.entries
@@ -44,10 +44,10 @@ def judge_life(life: Life, rules: Rules) -> Finding:
 
 
 def _since_armed(entry: EntryFact, runs: list[RunFact], rules: Rules) -> Iterator[RunFact]:
-    """Yields the newest firings back to the due time that the entry was armed for.
+    """Yield the newest firings back to the due time that the entry was armed for.
 
-    A due time that is later than the one after it was made before the clock was set back, and so was all before it.
-    Where a run is gone, or the clock showed the due time twice, nobody can tell on which side of that a run was made.
+    A due time that is later than the one after it was made before the clock was set back, and so was all before it. If
+    a run is gone, or the clock showed the due time twice, nobody can tell on which side of that a run was made.
     """
     if entry.base_ms is None:
         return
@@ -63,12 +63,15 @@ def _since_armed(entry: EntryFact, runs: list[RunFact], rules: Rules) -> Iterato
 
 
 def _fits(entry: EntryFact, due_ms: int) -> bool:
-    """An entry may be armed for a firing that an edit found owed: it is due when it was, whatever the new grid."""
+    """Return whether a due time is on the entry's grid.
+
+    An entry may be armed for a firing that was owed at an edit: that keeps its due time, whatever the new grid is.
+    """
     assert entry.base_ms is not None
     if due_ms == entry.base_ms:
         return True
     if entry.every_ms:
         return (due_ms - entry.base_ms - entry.lead_ms) % entry.every_ms == 0
-    # The jitter of an entry is, by its definition, a fixed part of the longest that is allowed.
+    # By definition the jitter of an entry is a fixed share of the longest that is allowed.
     share = stable_fraction(f"jitter:{entry.generation}") if entry.jitter_ms else 0
     return is_cron_time(entry.cron, entry.timezone, due_ms - int(share * entry.jitter_ms) // RASTER_MS * RASTER_MS)

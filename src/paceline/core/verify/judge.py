@@ -1,4 +1,4 @@
-"""Brings the facts of each group before the judges."""
+"""Passes the facts of each group to the judges."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LifeJudges:
         self._runs: list[RunFact] = []
 
     def see(self, fact: Fact) -> Iterable[Finding]:
-        if isinstance(fact, RunFact):  # nearly all of them are
+        if isinstance(fact, RunFact):  # nearly all facts are runs
             self._runs.append(fact)
         elif isinstance(fact, EntryFact):
             self._entries.append(fact)
@@ -62,7 +62,7 @@ class LifeJudges:
 
 
 class JobJudges:
-    """The judges of jobs: they hold sums and speak at the end."""
+    """The judges of jobs: they keep sums and return their findings at the end."""
 
     def __init__(self, rules: Rules, absences: Absences) -> None:
         self._judges = (BudgetJudge(), CompletionJudge(), SubmissionJudge(), SendJudge(rules, absences))
@@ -77,7 +77,7 @@ class JobJudges:
 
 
 class Judges:
-    """All judges. Facts are given to them one by one, and findings come whenever a group is over."""
+    """All judges. They take facts one by one, and return findings whenever a group is over."""
 
     def __init__(self, rules: Rules) -> None:
         self._absences = Absences()

@@ -10,7 +10,10 @@ ENDED = frozenset({"ok", "failed", "dead", "unknown"})
 
 
 class Life(NamedTuple):
-    """``runs`` are in order of counter. ``entries``: one, if all is well; none once the monitor is gone."""
+    """Facts of a generation.
+
+    ``runs`` are in order of counter. ``entries``: normally one; none once the monitor is gone.
+    """
 
     monitor: MonitorFact
     entries: tuple[EntryFact, ...]

@@ -1,4 +1,4 @@
-"""Nothing lost: every run ended or waits in sight, nothing was deleted before its time, every monitor can fire."""
+"""Promise "nothing lost": every run ended or waits, nothing was deleted before its time, every monitor can fire."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAITING = frozenset({"waiting", "later", "parked", "held", "retry", "out"})
 
 
 def judge_life(life: Life, rules: Rules) -> Finding:
-    """Judges the definition, the entry and the runs of a monitor."""
+    """Judge the definition, the entry and the runs of a monitor."""
     broken = [*_definition(life), *_gaps(life, rules), *_each(life, rules), *_health(life)]
     return Finding("nothing lost", 1 + len(life.runs), broken)
 
@@ -32,7 +32,7 @@ def _definition(life: Life) -> Iterator[Counterexample]:
 
 
 def _gaps(life: Life, rules: Rules) -> Iterator[Counterexample]:
-    """A run may be gone only if it is in the roll-up, into which a purge folds before it deletes."""
+    """Judge that a run is gone only if it is in the roll-up: a purge folds outcomes before it deletes."""
     monitor = life.monitor
     if not monitor.defined or len(life.entries) != 1:
         return
@@ -79,7 +79,7 @@ def _expired_early(run: RunFact, rules: Rules) -> bool:
 
 
 def _health(life: Life) -> Iterator[Counterexample]:
-    """The newest outcome is remembered: after a failure there is a row of failures, after a success there is none."""
+    """Judge that health agrees with the newest outcome: a failure is counted, and after a success there is none."""
     if life.monitor.failures is None or not life.monitor.defined:
         return
     ended = [run for run in life.runs if run.state in ENDED and run.attempt]
@@ -94,7 +94,7 @@ def _health(life: Life) -> Iterator[Counterexample]:
 
 
 class CallJudge:
-    """Judges the runs of all providers: each stands somewhere, and a day has as many as were made of it."""
+    """Judges the runs of all providers: each is at a place, and a day has as many as were made for it."""
 
     def __init__(self, books: Books, rules: Rules) -> None:
         self._books, self._rules = books, rules
@@ -122,7 +122,7 @@ class CallJudge:
         return Finding("nothing lost", self._judged + len(self._books.days), [*self._broken, *self._days()])
 
     def _days(self) -> Iterator[Counterexample]:
-        """Runs are deleted once their day is over and they ended so long ago; before that all of them are there."""
+        """Judge that no run of a day is gone before its day is over and the run ended long enough ago."""
         kept_ms = self._rules.now_ms - self._rules.keep_ms
         for day in self._books.days.values():
             young = day.end_ms > kept_ms and not self._rules.clock.touches(day.start_ms, self._rules.now_ms)

@@ -1,4 +1,4 @@
-"""Once: a firing makes one run, a run has one outcome, an entry has one next firing."""
+"""Promise "once": a firing makes one run, a run has one outcome, an entry has one next firing."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from paceline.core.verify.rules import Rules
 from paceline.core.verify.verdict import Counterexample, Finding
 
 LEASE_MS_MIN = 1_000
-"""No lease is shorter: a run whose lease is over at once is handed out twice at a time."""
+"""Shortest possible lease: a run whose lease ends at once is handed out twice at a time."""
 
 
 def judge_life(life: Life, rules: Rules) -> Finding:
-    """Judges the entry and the runs of a monitor."""
+    """Judge the entry and the runs of a monitor."""
     broken = [*_entry(life), *_twins(life, rules), *_each(life, rules)]
     return Finding("once", len(life.entries) + len(life.runs), broken)
 
@@ -36,7 +36,10 @@ def _entry(life: Life) -> Iterator[Counterexample]:
 
 
 def _twins(life: Life, rules: Rules) -> Iterator[Counterexample]:
-    """Two runs with one counter; and two firings for one time, unless the clock has shown that time twice."""
+    """Judge that no two runs have one counter, and no two firings one due time.
+
+    A time that the clock has shown twice is left out.
+    """
     for first, second in pairwise(life.runs):
         if first.counter == second.counter:
             yield Counterexample(f"{run_name(life, first)} was made twice", (first, second))
@@ -64,21 +67,21 @@ def _each(life: Life, rules: Rules) -> Iterator[Counterexample]:
 
 
 def _later_attempt(life: Life, run: RunFact, rules: Rules) -> Iterator[Counterexample]:
-    """Judges an outcome of a second or later attempt: that attempt reported it, and it was allowed to begin."""
+    """Judge an outcome of a second or later attempt: that attempt reported it, and it was allowed to begin."""
     assert run.claimed_ms is not None
     if run.started_ms is not None and rules.clock.is_before(run.started_ms, run.claimed_ms):
         says = f"{run_name(life, run)} started before attempt {run.attempt} was claimed: an earlier one reported it"
         yield Counterexample(says, (run,))
     if not run.lost or life.monitor.repeatable or run.state not in ("ok", "failed"):
         return
-    edited_ms = life.monitor.edited_ms  # what it was before, nobody knows
+    edited_ms = life.monitor.edited_ms  # nobody knows what the check was before
     if rules.clock.is_before(edited_ms, run.claimed_ms) and not rules.clock.touches(edited_ms, run.claimed_ms):
         says = f"{run_name(life, run)} was carried out again, and an earlier attempt may have reached its target"
         yield Counterexample(says, (life.monitor, run))
 
 
 class CallJudge:
-    """Judges the runs of one provider: each stands in one place, which is the one that the ledger has."""
+    """Judges the runs of one provider: each is at one place, which is the one that the ledger has."""
 
     def __init__(self, books: Books, rules: Rules) -> None:
         self._books, self._rules = books, rules

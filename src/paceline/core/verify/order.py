@@ -1,4 +1,4 @@
-"""In order: the runs of one group start in the order of their due times, one after the other."""
+"""Promise "in order": the runs of one monitor or provider start in the order of their due times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from paceline.core.verify.verdict import Counterexample, Finding
 
 
 def judge_life(life: Life, rules: Rules) -> Finding:
-    """Judges the runs of a monitor: each by itself, and each with the one after it."""
+    """Judge the runs of a monitor: each by itself, and each with the one after it."""
     runs = [run for run in life.runs if run.due_ms >= rules.since_ms]
     broken: list[Counterexample] = []
     for run in runs:
@@ -56,9 +56,10 @@ def _pair(life: Life, first: RunFact, second: RunFact, rules: Rules) -> Iterator
 
 
 def _overlap(started_ms: int, ended_ms: int, rules: Rules) -> bool:
-    """True if the one started before the other had ended. An end is reckoned from how long a check took.
+    """Return whether one run started before the other had ended.
 
-    So it may lie beyond the time from which the clock was set back meanwhile.
+    An end is computed from how long a check took, so it may lie beyond the time from which the clock was set back
+    meanwhile.
     """
     return rules.clock.is_before(started_ms, ended_ms) and not rules.clock.touches(started_ms, ended_ms)
 
@@ -78,7 +79,7 @@ class CallJudge:
         self._starts, self._ends = array("q"), array("q")
         self._latest: dict[int, CallFact] = {}
         self.suspects: list[tuple[int, Counterexample]] = []
-        """Pairs of a day that started in the wrong order, unless one of them came late from another provider."""
+        """Pairs of runs that started in the wrong order, unless one of them came late from another provider."""
 
     def see(self, call: CallFact) -> None:
         started_ms = call.started_ms
@@ -117,7 +118,7 @@ class CallJudge:
         return Finding("in order", self._judged, [*self._broken, *self._crowd()])
 
     def _crowd(self) -> Iterator[Counterexample]:
-        """Walks along the starts and counts calls that had not ended; the first crowd is told."""
+        """Walk along the starts and count calls that had not ended; yield the first time that they were too many."""
         allowed, clock = self._provider.max_in_flight, self._rules.clock
         if not allowed:
             return

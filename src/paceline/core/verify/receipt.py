@@ -1,7 +1,7 @@
-"""A receipt of a file of lines: a chain of hashes, which shows later, without a store, that no line was changed.
+"""Receipt of a file of lines: a chain of hashes, which shows later, without a store, that no line was changed.
 
-Each link is the hash of the link before it and of the line. Every so many lines a link is kept as a mark, so that a
-check can say where the file differs.
+Each link is the hash of the link before it and of the line. After every ``MARK_EVERY`` lines a link is kept as a mark,
+so that a check can say where the file differs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FIRST = hashlib.sha256(b"paceline receipt 1").digest()
 
 
 class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``chain``: the last link. ``marks``: the link behind each ``mark_every``-th line. All in hexadecimal digits."""
+    """``chain``: the last link. ``marks``: the link after each ``mark_every``-th line. All in hexadecimal digits."""
 
     paceline_receipt: int
     file: str
@@ -30,7 +30,7 @@ class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Difference(NamedTuple):
-    """Where a file is not the one that the receipt is of: one of these lines, counted from 1."""
+    """Place where a file differs from its receipt: one of these lines, counted from 1."""
 
     first: int
     last: int
@@ -38,7 +38,7 @@ class Difference(NamedTuple):
 
 
 def make_receipt(file: str, lines: Iterable[bytes]) -> Receipt:
-    """Returns the receipt of a file of this name."""
+    """Return the receipt of a file of this name."""
     link, count, size = _FIRST, 0, 0
     marks: list[str] = []
     for line in lines:
@@ -50,7 +50,7 @@ def make_receipt(file: str, lines: Iterable[bytes]) -> Receipt:
 
 
 def compare(receipt: Receipt, lines: Iterable[bytes]) -> Difference | None:
-    """Returns where the lines are not those of the receipt; None if all of them are."""
+    """Return where the lines differ from those of the receipt; None if they do not."""
     link, count, every = _FIRST, 0, max(receipt.mark_every, 1)
     for line in lines:
         link = _next(link, line)

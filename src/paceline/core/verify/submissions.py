@@ -1,4 +1,4 @@
-"""Once, of jobs: a job is submitted once for each idempotency key, and a measurement runs once at RIPE."""
+"""Promise "once" for jobs: a job is submitted once for each idempotency key, and a measurement runs once at RIPE."""
 
 from __future__ import annotations
 

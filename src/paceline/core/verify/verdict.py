@@ -1,4 +1,4 @@
-"""What a judgement comes to: for each promise how many facts were judged, and the smallest counterexample."""
+"""Verdicts: for each promise how many facts were judged, and the smallest counterexample."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PROMISES: tuple[Promise, ...] = (
     *("once", "in order", "evenly", "on the grid", "within budget", "nothing lost", "fair"),
 )
 LINES_MAX = 3
-"""A counterexample has so many lines of the ledger at most."""
+"""Maximum number of ledger lines of a counterexample."""
 
 
 class Counterexample(NamedTuple):
@@ -23,7 +23,7 @@ class Counterexample(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What one judge found in one group of facts. ``judged``: how many facts it looked at."""
+    """Result of one judge for one group of facts. ``judged``: how many facts it looked at."""
 
     promise: Promise
     judged: int
@@ -31,7 +31,7 @@ class Finding(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What all facts together say of a promise."""
+    """Result of all facts together for a promise."""
 
     promise: Promise
     judged: int = 0
@@ -44,7 +44,7 @@ class Verdict(NamedTuple):
 
 
 class Court:
-    """Adds findings up. Of counterexamples it keeps the one with the fewest lines, of equals the first."""
+    """Adds findings up. Of the counterexamples it keeps the one with the fewest lines, of equals the first."""
 
     def __init__(self) -> None:
         self._verdicts = {promise: Verdict(promise) for promise in PROMISES}

@@ -1,8 +1,8 @@
-"""When a waiting run of a batch starts: its provider's queue is played forward by the rules of the claim.
+"""Start time of a batch's waiting run: its provider's queue is played forward by the rules of the claim.
 
-Once as if every call before it were answered at once, and once as if every one took all the time that it has. Both
-suppose that nothing new comes, that nobody changes anything, and that each call is answered for good: a call that has
-to be repeated, or a pause that the provider asks for, moves what is behind it.
+It is played once as if every call before it were answered at once, and once as if every one took all the time that it
+has. Both suppose that nothing new comes, that nobody changes anything, and that no call has to be repeated: a repeated
+call, or a pause that the provider asks for, moves the runs behind it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from paceline.core.why.chain import Eta
 from paceline.core.why.queued import ProviderQueue, QueuedCall
 
 STEPS_PER_CALL = 8
-"""Playing a queue forward looks at its provider so often at most for each run."""
+"""Maximum number of looks at a provider for each run while its queue is played forward."""
 
 
 class ProviderRules(NamedTuple):
@@ -32,7 +32,7 @@ class ProviderRules(NamedTuple):
 
 
 def call_eta(queue: ProviderQueue, run: int, rules: ProviderRules, *, now_ms: int) -> Eta | None:
-    """Returns when the run starts. None: it is not among the runs that were read, or does not start by itself."""
+    """Return when the run starts. None: it is not among the runs that were read, or does not start by itself."""
     if all(call.run != run for call in queue.calls):
         return None
     sure = [call for call in queue.calls if call.run == run or call.sure]
@@ -41,7 +41,7 @@ def call_eta(queue: ProviderQueue, run: int, rules: ProviderRules, *, now_ms: in
         _start_ms(queue.pace, sure, run, rules, _at_once, now_ms=now_ms),
     ]
     if len(sure) < len(queue.calls):
-        # Which of the others end without a call is known when their turn comes: then the pace of the rest changes too.
+        # Which of the others end without a call is known when their turn comes: then the pace of the rest changes, too.
         found.append(_start_ms(queue.pace, sure, run, rules, _slowest, now_ms=now_ms))
         found.append(_earliest_ms(queue, run, rules, now_ms=now_ms))
     times = [at_ms for at_ms in found if at_ms is not None]
@@ -50,21 +50,21 @@ def call_eta(queue: ProviderQueue, run: int, rules: ProviderRules, *, now_ms: in
     soon_ms, late_ms = min(times), max(times)
     slack_ms = _slack_ms(queue, run, late_ms)
     if len(sure) < len(queue.calls) and any(call.run == run and call.state == "retry" for call in sure):
-        late_ms += -(-rules.policy.rate_gap_us // 1_000)  # one behind it may start before, and take the rate's turn
+        late_ms += -(-rules.policy.rate_gap_us // 1_000)  # one behind it may start before it, and use up the rate
     return Eta(max(soon_ms - slack_ms, _earliest_ms(queue, run, rules, now_ms=now_ms)), late_ms + slack_ms)
 
 
 def _earliest_ms(queue: ProviderQueue, run: int, rules: ProviderRules, *, now_ms: int) -> int:
-    """Returns when the run starts if nothing is before it."""
+    """Return when the run starts if nothing is before it."""
     mine = next(call for call in queue.calls if call.run == run)
     rate_ms = -(-queue.pace.rate_us // 1_000) if rules.policy.rate_gap_us else 0
     return max(mine.at_ms, queue.pace.closed_until_ms, rate_ms, now_ms)
 
 
 def _slack_ms(queue: ProviderQueue, run: int, late_ms: int) -> int:
-    """Returns how much sooner or later a run may start that catches up behind others: by one gap of theirs.
+    """Return how much sooner or later a run may start that catches up behind others: by one of their gaps.
 
-    While a provider catches up, each start and each end moves its pace a little, so what is answered in between counts.
+    While a provider catches up, each start and each end moves its pace a little, so calls answered in between count.
     """
     calls = queue.calls
     mine = next(index for index, call in enumerate(calls) if call.run == run)
@@ -87,7 +87,7 @@ def _slowest(call: QueuedCall, start_ms: int) -> int:
 def _start_ms(
     pace: Pace, calls: list[QueuedCall], run: int, rules: ProviderRules, end_of: _EndOf, *, now_ms: int
 ) -> int | None:
-    """Returns when the run starts if calls end as ``end_of`` says."""
+    """Return when the run starts if calls end as ``end_of`` says."""
     played, left = _Playing(pace, calls, rules, end_of, now_ms), STEPS_PER_CALL * (len(calls) + 1)
     while not (started := run in played.start()) and left and played.go_on():
         left -= 1
@@ -105,17 +105,17 @@ class _Playing:
         self._held = {call.run: call for call in calls if call.state != "waiting"}
         self._waiting = [call for call in calls if call.state == "waiting"]
         self._first = 0
-        """Where those begin that have not started."""
+        """Index of the first waiting run that has not started."""
         self._dues = [call.due_ms for call in self._waiting]
         self._ends: dict[int, int] = {}
         self._ready_ms = NEVER_MS
         if end_of is _at_once and any(call.state == "out" for call in self._held.values()):
-            # They may have ended a while ago, and are about to be reported.
+            # These calls may have ended a while ago, and are about to be reported.
             self._held = {run: call for run, call in self._held.items() if call.state != "out"}
             self._pace = msgspec.structs.replace(pace, failures=0, staggered=True)
 
     def start(self) -> set[int]:
-        """Starts what may start now, by the rules of a claim, and returns it."""
+        """Start the runs that may start now, by the rules of a claim, and return them."""
         policy, now_ms = self._rules.policy, self.now_ms
         places = max(policy.max_in_flight - len(self._held), 0)
         first = self._first
@@ -139,7 +139,7 @@ class _Playing:
         return {call.run for call in started}
 
     def go_on(self) -> bool:
-        """Moves to the next moment at which something ends or may start. False: there is none."""
+        """Move to the next moment at which something ends or may start. False: there is none."""
         next_ms = min([self._ready_ms, *self._ends.values(), *self._leases()])
         if next_ms >= NEVER_MS:
             return False
@@ -148,7 +148,7 @@ class _Playing:
         return True
 
     def _leases(self) -> list[int]:
-        """Runs that were out at the beginning come back when their lease ends, if nobody reported them."""
+        """Return the ends of the leases that were running at the beginning: unreported runs come back then."""
         return [call.at_ms for call in self._held.values() if call.state == "out" and call.at_ms > self.now_ms]
 
     def _end(self) -> None:

@@ -1,4 +1,4 @@
-"""Why a batch's run waits, or why it went as it did."""
+"""Reasons why a batch's run waits, or why it went as it did."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CAN_START = "It is due and nothing is in its way: it starts at the next look of 
 
 
 class CallFacts(NamedTuple):
-    """What is stored of a batch's run and around it. None: it is gone, or was not needed.
+    """Stored facts of a batch's run and its surroundings. None: it is gone, or was not needed.
 
     ``before``: the run of the record that comes first, if its record comes after another. ``daemons``: how many run.
     """
@@ -33,7 +33,7 @@ class CallFacts(NamedTuple):
 
 
 def why_call(facts: CallFacts, *, now_ms: int) -> Why:
-    """Returns the chain of a batch's run, and when it starts if it waits."""
+    """Return the chain of a batch's run, and when it starts if it waits."""
     run = facts.run
     name = call_run_id(run.batch, run.record, run.date)
     if run.ended_ms is not None or run.state in ("done", "failed", "unknown", "skipped"):
@@ -62,7 +62,7 @@ def _due(facts: CallFacts) -> Link:
 
 
 def _tried(facts: CallFacts) -> list[Link]:
-    """What an attempt that did not succeed came to."""
+    """Return the link about an earlier attempt that did not succeed."""
     run = facts.run
     if not run.attempt or run.state == "out":
         return []
@@ -78,7 +78,7 @@ def _tried(facts: CallFacts) -> list[Link]:
 
 
 def _unwanted(facts: CallFacts, *, now_ms: int) -> list[Link]:
-    """Why it would not start even if its turn came: its record, its batch, or another record."""
+    """Return why it would not start even if its turn came: its record, its batch, or another record."""
     run, batch, record = facts.run, facts.batch, facts.record
     found: list[Link] = []
     if record is None or not record.active:
@@ -111,7 +111,7 @@ def _behind(after: str, facts: CallFacts) -> list[Link]:
 
 
 def _provider_shut(facts: CallFacts, *, now_ms: int) -> list[Link]:
-    """Why its provider takes nothing at all."""
+    """Return why its provider takes nothing at all."""
     provider, queue = facts.provider, facts.queue
     name = facts.run.provider
     if provider is None:
@@ -138,7 +138,7 @@ def _mine(facts: CallFacts) -> QueuedCall | None:
 
 
 def _in_queue(facts: CallFacts, *, now_ms: int) -> list[Link]:
-    """What is before it at its provider: order, places, rate and pace."""
+    """Return what holds it back at its provider: order, places, rate and pace."""
     run, queue, provider = facts.run, facts.queue, facts.provider
     if queue is None or provider is None or run.state not in ("waiting", "retry"):
         return []
@@ -183,7 +183,7 @@ def _since(run: CallRun, now_ms: int) -> int | None:
 
 
 def _may_start(facts: CallFacts) -> Link:
-    """The link of a run that nothing holds back: somebody has to take it."""
+    """Return the link of a run that nothing holds back: somebody has to take it."""
     run, provider = facts.run, facts.provider
     if provider is not None and provider.spec.kind == "outgoing":
         text = f"It may start, and waits for a worker of yours that claims runs of {run.provider}."
@@ -210,7 +210,7 @@ def _eta(facts: CallFacts, *, now_ms: int) -> Eta | None:
 
 
 def _missed(facts: CallFacts, eta: Eta | None, *, now_ms: int) -> tuple[list[Link], Eta | None]:
-    """What follows if its batch skips what it missed: then it starts in time, or not at all."""
+    """Return the link and the ETA if its batch skips missed runs: then it starts in time, or not at all."""
     run, batch, day = facts.run, facts.batch, facts.day
     if batch is None or day is None or batch.spec.missed != "skip" or run.attempt or run.state != "waiting":
         return [], eta
@@ -237,7 +237,7 @@ def _out(facts: CallFacts, *, now_ms: int) -> Link:
 
 
 def _ended(facts: CallFacts) -> list[Link]:
-    """Why it started when it did, and why it ended as it did."""
+    """Return why it started when it did, and why it ended as it did."""
     run, found = facts.run, [_due(facts)]
     if run.started_ms is not None and run.attempt:
         late_ms = run.started_ms - run.due_ms

@@ -1,4 +1,4 @@
-"""The chain of reasons why a run waits, or why it went as it did: what each link says, and who can change it."""
+"""Chain of reasons why a run waits, or why it went as it did: what each link says, and who can change it."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ class Link(NamedTuple):
 
 
 class Eta(NamedTuple):
-    """When a waiting run starts: not before the one, and not after the other. Equal: exactly then."""
+    """Earliest and latest start of a waiting run. Equal: exactly then."""
 
     from_ms: int
     to_ms: int
 
 
 class Why(NamedTuple):
-    """A run's state, the reasons in the order in which they are asked, and when it starts if that is known.
+    """A run's state, the reasons in the order in which they are checked, and when it starts if that is known.
 
-    ``run``: its id; None: there is none, and the reasons say why.
+    ``run``: its id; None: there is no run, and the reasons say why.
     """
 
     run: str | None
@@ -57,19 +57,19 @@ class Why(NamedTuple):
 
 
 def holds(link: Link, *, now_ms: int) -> bool:
-    """True if the reason still stands."""
+    """Return whether the reason still holds."""
     return link.until_ms is None or link.until_ms > now_ms
 
 
 def counted(amount: int, most: int, one: str, many: str) -> str:
-    """Returns "1 earlier call", "12 earlier calls", or "more than 1,000 earlier calls"."""
+    """Return "1 earlier call", "12 earlier calls", or "more than 1,000 earlier calls"."""
     if amount > most:
         return f"more than {most:,} {many}"
     return f"{amount:,} {one if amount == 1 else many}"
 
 
 def took(ms: int) -> str:
-    """Returns a length of time for people: "0.8 s", "12 s", "9 min", "3 h"."""
+    """Return a length of time for people: "0.8 s", "12 s", "9 min", "3 h"."""
     seconds = ms / 1_000
     if seconds < 10:
         return f"{seconds:.1f} s"

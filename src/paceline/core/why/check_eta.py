@@ -1,7 +1,8 @@
-"""When a monitor's waiting run or next firing starts: its open runs are played forward, one after the other.
+"""Start time of a monitor's waiting run or next firing: its open runs are played forward, one after the other.
 
-Once as if every check before it ended at once, and once as if each took all the time that it has, or was out until its
-lease ends. It supposes that nobody edits anything, that places are free, and that no check is tried twice.
+It is played once as if every check before it ended at once, and once as if each took all the time that it has, or was
+out until its lease ends. It supposes that nobody edits anything, that places are free, and that no check is tried
+twice.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from paceline.core.monitors.values import Run
 from paceline.core.why.chain import Eta
 
 HANDLED_MS = 30_000
-"""A firing that was due so long ago and made no run may be missed: then the monitor's policy decides."""
+"""Delay after which a firing that made no run may be missed: then the monitor's policy decides."""
 
 
 def run_eta(runs: Sequence[Run], check: Check, cadence: Cadence | None, *, now_ms: int) -> Eta | None:
-    """Returns when the last of a monitor's open runs starts; ``runs`` are all up to it, the oldest first.
+    """Return when the last of a monitor's open runs starts; ``runs`` are all up to it, the oldest first.
 
     None: a checker of its owner takes it.
     """
@@ -28,7 +29,7 @@ def run_eta(runs: Sequence[Run], check: Check, cadence: Cadence | None, *, now_m
 
 
 def firing_eta(entry: Entry, open_runs: Sequence[Run], check: Check, *, now_ms: int) -> Eta | None:
-    """Returns when the run of a monitor's next firing starts, whose runs that have not ended are ``open_runs``."""
+    """Return when the run of a monitor's next firing starts. ``open_runs``: its runs that have not ended."""
     due_ms, cadence = entry.due_ms, entry.cadence
     if due_ms is None or isinstance(check, OutgoingCheck):
         return None
@@ -37,8 +38,8 @@ def firing_eta(entry: Entry, open_runs: Sequence[Run], check: Check, *, now_ms: 
     soon_ms = first_ms = max(due_ms, now_ms)
     if now_ms - due_ms > HANDLED_MS or following_ms <= now_ms:
         if cadence.missed == "all":
-            return None  # when it is made up for hangs on what all other monitors have missed
-        # It may be missed: then it starts at a moment of its own before its next time, or at that.
+            return None  # its moment depends on what all other monitors have missed
+        # It may be missed: then it starts at a moment of its own before its next due time, or at that time.
         first_ms = next_due_ms(cadence, after_ms=now_ms, due_ms=grid_ms, generation=entry.generation)
     if not open_runs:
         return Eta(soon_ms, first_ms)
@@ -53,7 +54,7 @@ def firing_eta(entry: Entry, open_runs: Sequence[Run], check: Check, *, now_ms: 
 
 
 def _play(runs: Sequence[Run], check: PolledCheck, cadence: Cadence | None, *, now_ms: int) -> tuple[Eta, int]:
-    """Returns when the last run starts, and when it ends at the latest."""
+    """Return when the last run starts, and when it ends at the latest."""
     timeout_ms = parse_duration_ms(check.timeout) or 0
     soon_end, late_end, late_start, soon_start, due_ms = now_ms, now_ms, now_ms, now_ms, 0
     for run in runs:

@@ -1,4 +1,4 @@
-"""Why a monitor's run waits, why its next firing has not come, or why a run went as it did."""
+"""Reasons why a monitor's run waits, why its next firing has not come, or why a run went as it did."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ CADENCE_CHANGE = "its owner: edit the monitor's `every` or `cron`, or run it now
 
 
 class CheckFacts(NamedTuple):
-    """What is stored of a monitor and of one of its runs. ``run`` None: its next firing, which has made no run yet.
+    """Stored facts of a monitor and of one of its runs. ``run`` None: its next firing, which has made no run yet.
 
-    ``earlier``: those of its runs before it that have not ended, the oldest first. ``daemons``: how many run.
+    ``earlier``: its earlier runs that have not ended, the oldest first. ``daemons``: how many run.
     """
 
     monitor: Monitor
@@ -33,7 +33,7 @@ class CheckFacts(NamedTuple):
 
 
 def why_check(facts: CheckFacts, *, now_ms: int) -> Why:
-    """Returns the chain of a monitor's run, or of its next firing, and when it starts if it waits."""
+    """Return the chain of a monitor's run, or of its next firing, and when it starts if it waits."""
     run, monitor = facts.run, facts.monitor
     if run is None:
         return _why_firing(facts, now_ms=now_ms)
@@ -58,7 +58,7 @@ def why_check(facts: CheckFacts, *, now_ms: int) -> Why:
 
 
 def _why_firing(facts: CheckFacts, *, now_ms: int) -> Why:
-    """Why a monitor's next firing has not come yet."""
+    """Return why a monitor's next firing has not come yet."""
     monitor, entry = facts.monitor, facts.entry
     counter = entry.counter if entry is not None else 0
     name = run_id(monitor.owner, monitor.id, generation=monitor.generation, counter=counter)
@@ -131,7 +131,7 @@ def _eta(facts: CheckFacts, run: Run, *, now_ms: int) -> Eta | None:
 
 
 def _behind(facts: CheckFacts) -> list[Link]:
-    """What is before it: the first of the monitor's runs that have not ended, and how many in all."""
+    """Return what is before it: the first of the monitor's runs that have not ended, and how many there are in all."""
     if not facts.earlier:
         return []
     first, more = facts.earlier[0], len(facts.earlier) - 1
@@ -143,7 +143,7 @@ def _behind(facts: CheckFacts) -> list[Link]:
 
 
 def _waiting(facts: CheckFacts, run: Run) -> Link:
-    """A run that lacks nothing but somebody who takes it, or a place."""
+    """Return the link of a run that waits only for a place or for somebody to take it."""
     check = facts.monitor.spec.check
     if isinstance(check, OutgoingCheck):
         text = f"It waits for a checker of {run.owner} that claims runs of the queue {check.queue!r}."

@@ -1,6 +1,6 @@
-"""When a job begins, and when its last measurement ends: of those that run and of those that are still to be sent.
+"""ETAs of a job: when it begins, and when its last measurement ends, whether that runs or is still to be sent.
 
-It supposes what ``core.why.send_eta`` does.
+The assumptions are those of ``core.why.send_eta``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from paceline.core.why.chain import Eta
 from paceline.core.why.send_eta import EARLY_MS, LATE_MS, LOST_MS
 
 KINDS_MAX = 10
-"""Of a job with more kinds of waiting measurements it is not said when it begins or ends."""
+"""Maximum number of kinds of waiting measurements; a job with more has no ETA."""
 
 
 class KindOfSend(NamedTuple):
@@ -28,14 +28,14 @@ class KindOfSend(NamedTuple):
 
 
 class KindsOfSends(NamedTuple):
-    """Of each kind of a job's waiting measurements the first and the last."""
+    """First and last of each kind of a job's waiting measurements."""
 
     first: list[KindOfSend]
     last: list[KindOfSend]
 
 
 def kinds_of_sends(items: Sequence[StoredMeasurement]) -> KindsOfSends | None:
-    """Returns the kinds of waiting measurements; ``items`` are a job's in order. None: there are too many."""
+    """Return the kinds of waiting measurements; ``items`` are a job's in order. None: there are too many."""
     first: dict[object, KindOfSend] = {}
     last: dict[object, KindOfSend] = {}
     queued = 0
@@ -52,15 +52,15 @@ def kinds_of_sends(items: Sequence[StoredMeasurement]) -> KindsOfSends | None:
 
 
 def begin_eta(sends: Iterable[Eta | None]) -> Eta | None:
-    """Returns when the first of these is sent; those of which it is not known may be sooner or later."""
+    """Return when the first of these is sent; those with an unknown time may be sooner or later."""
     known = [eta for eta in sends if eta is not None]
     return Eta(min(eta.from_ms for eta in known), min(eta.to_ms for eta in known)) if known else None
 
 
 def end_eta(items: Iterable[StoredMeasurement], sends: Iterable[Eta | None], *, now_ms: int) -> Eta | None:
-    """Returns when the last of these and of those that are sent then has ended; None: that is not known.
+    """Return when the last of these measurements and sends has ended; None: that is not known.
 
-    ``items``: what is open of a job and does not wait. ``sends``: from ``sent_eta``.
+    ``items``: the open measurements of a job that do not wait. ``sends``: from ``sent_eta``.
     """
     ends = [*(_runs_until(item, now_ms) for item in items), *sends]
     known = [eta for eta in ends if eta is not None]
@@ -70,7 +70,7 @@ def end_eta(items: Iterable[StoredMeasurement], sends: Iterable[Eta | None], *, 
 
 
 def sent_eta(item: StoredMeasurement, send: Eta | None) -> Eta | None:
-    """Returns when a measurement ends that is sent then. Its results may all be there at once."""
+    """Return when a measurement that is sent then ends. All its results may be there at once."""
     if send is None:
         return None
     latest_ms = expected_end_ms(item.measurement, sent_ms=send.to_ms + POST_MS_MAX) + LATE_MS
@@ -80,7 +80,7 @@ def sent_eta(item: StoredMeasurement, send: Eta | None) -> Eta | None:
 
 
 def _runs_until(item: StoredMeasurement, now_ms: int) -> Eta | None:
-    """Returns when a measurement that is on its way or runs has ended; None: nobody knows whether it was sent."""
+    """Return when a measurement that is on its way or runs has ended; None: nobody knows whether it was sent."""
     if item.state == "sending":
         return sent_eta(item, Eta(now_ms, now_ms + LOST_MS))
     if item.state != "ongoing" or item.answered_ms is None:

@@ -1,4 +1,4 @@
-"""Why a measurement of a job waits, or why it went as it did."""
+"""Reasons why a measurement of a job waits, or why it went as it did."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from paceline.core.why.send_line import PLACES_MAX, SendLine, waiting_of
 
 
 class MeasurementFacts(NamedTuple):
-    """What is stored of a measurement, and what the dispatcher would decide if it tried it now.
+    """Stored facts of a measurement, and what the dispatcher would decide if it tried it now.
 
-    ``ahead``: how many of the same user are queued before it, counted as far as ``send_line.PLACES_MAX``.
-    ``targets``: the gates of its targets; ``ripe``: RIPE's pauses for everybody. Either may be over. ``daemons``: how
-    many run. ``account_names``: True if the asker may see which accounts there are.
+    ``ahead``: how many of the same user are queued before it, counted up to ``send_line.PLACES_MAX``. ``targets``: the
+    gates of its targets; ``ripe``: RIPE's pauses for everybody. Either may be over. ``daemons``: how many run.
+    ``account_names``: True if the asker may see which accounts there are.
     """
 
     job: StoredJob
@@ -32,11 +32,11 @@ class MeasurementFacts(NamedTuple):
     daemons: int = 1
     account_names: bool = False
     line: SendLine | None = None
-    """Everything that waits to be sent."""
+    """Line of all measurements that wait to be sent."""
 
 
 def why_measurement(facts: MeasurementFacts, *, now_ms: int) -> Why:
-    """Returns the chain of a measurement."""
+    """Return the chain of a measurement."""
     item = facts.item
     name = f"{item.job}/{item.index}"
     first = _admitted(facts)
@@ -56,7 +56,7 @@ def why_measurement(facts: MeasurementFacts, *, now_ms: int) -> Why:
 
 
 def _eta(facts: MeasurementFacts, *, now_ms: int) -> Eta | None:
-    """Returns when it is sent; None if that takes somebody's help, or if it is not sent at all."""
+    """Return when it is sent; None if somebody has to act first, or if it is not sent at all."""
     item = facts.item
     given_up = facts.job.cancelled_ms is not None or item.stopping or is_overdue(item.measurement, now_ms=now_ms)
     if facts.line is None or given_up or facts.disabled or not facts.daemons or isinstance(facts.decision, Refuse):
@@ -117,7 +117,7 @@ def _gates(facts: MeasurementFacts, *, now_ms: int) -> list[Link]:
 
 
 def _room(facts: MeasurementFacts, *, now_ms: int) -> list[Link]:
-    """What the accounts say."""
+    """Return the links about the accounts."""
     decision, item = facts.decision, facts.item
     match decision:
         case Wait():

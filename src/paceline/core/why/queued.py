@@ -1,4 +1,4 @@
-"""A provider's queue as it stands: its pace, and its first runs that have not ended, in due order."""
+"""Queue of a provider: its pace, and its first runs that have not ended, in due order."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from paceline.core.batches.records.options import call_timeout_ms, parse_options
 from paceline.core.batches.unwanted import DayFacts
 
 QUEUE_READ_MAX = 1_000
-"""So many waiting runs of a provider are looked at to say what is before one of them."""
+"""Maximum number of a provider's waiting runs that are read to say what is before one of them."""
 
 
 DUES_READ_MAX = 10_000
-"""Where more wait, the due times of so many are looked at: they cost less to read than the runs themselves."""
+"""Maximum number of due times that are read beyond those: they cost less to read than the runs themselves."""
 
 
 class QueuedCall(NamedTuple):
@@ -31,11 +31,11 @@ class QueuedCall(NamedTuple):
     end_ms: int
     timeout_ms: int
     sure: bool
-    """When its time comes it starts here: its record and its batch want it, and no other run has to be done first."""
+    """True if it surely starts here when its time comes: its record and batch want it, and no other run comes first."""
 
 
 class ProviderQueue(NamedTuple):
-    """``more``: other runs wait behind those that were read."""
+    """Queue of a provider. ``more``: other runs wait behind those that were read."""
 
     pace: Pace
     calls: list[QueuedCall]
@@ -43,7 +43,7 @@ class ProviderQueue(NamedTuple):
 
 
 class QueuedRun(NamedTuple):
-    """A run as a store finds it in a queue, with its record: ``record_provider`` None if that does not want to run."""
+    """A run as a store finds it in a queue, with its record: ``record_provider`` None if the record is not to run."""
 
     run: int
     state: Literal["waiting", "out", "retry"]
@@ -55,7 +55,7 @@ class QueuedRun(NamedTuple):
 
 
 def queued_call(found: QueuedRun, day: DayFacts, policy: Policy) -> QueuedCall:
-    """Returns the run with what its day and its provider say of it."""
+    """Return the run with the facts of its day and its provider."""
     wanted = found.record_provider == found.provider and parse_options(found.options).after is None
     sure = found.state == "out" or (wanted and not day.paused and not day.skips)
     timeout_ms = call_timeout_ms(found.options, policy)
@@ -63,7 +63,7 @@ def queued_call(found: QueuedRun, day: DayFacts, policy: Policy) -> QueuedCall:
 
 
 def with_dues(queue: ProviderQueue, dues_ms: Sequence[int], mine: QueuedCall, policy: Policy) -> ProviderQueue:
-    """Returns the queue up to a run that stands behind those that were read, with ``dues_ms`` of those between.
+    """Return the queue up to a run that is behind those that were read, with ``dues_ms`` of those between.
 
     Nothing is known of these but when they are due; each may start or end without a call, and is given the time-out of
     its provider.

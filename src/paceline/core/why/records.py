@@ -1,4 +1,4 @@
-"""Why a record has no run on the day that runs now."""
+"""Reasons why a record has no run on the day that runs now."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from paceline.core.why.chain import NOBODY, OVER, START_DAEMON, Link, Why
 
 
 class RecordFacts(NamedTuple):
-    """A record without a run on ``date``, and what is stored around it. ``record`` None: it was deleted.
+    """A record without a run on ``date``, and the facts around it. ``record`` None: it was deleted.
 
     ``window`` is that date's; ``next_start_ms``: when the next day is planned by itself. ``daemons``: how many run.
     """
@@ -25,7 +25,7 @@ class RecordFacts(NamedTuple):
 
 
 def why_no_run(facts: RecordFacts, *, now_ms: int) -> Why:
-    """Returns why the record does not run today, each reason that alone would keep it from that."""
+    """Return why the record does not run today: every reason that alone would prevent it."""
     batch, record, name = facts.batch, facts.record, facts.batch.id
     if batch.deleting is not None:
         link = Link("pause", f"Batch {name} is being deleted.", batch.deleting.since_ms, None, OVER)
@@ -48,7 +48,7 @@ def why_no_run(facts: RecordFacts, *, now_ms: int) -> Why:
 
 
 def _planning(facts: RecordFacts, *, now_ms: int) -> Link:
-    """What its day says."""
+    """Return the link about its day."""
     name, day, window = facts.batch.id, facts.day, facts.window
     plan = f"an admin: `paceline batch plan {name} {facts.date}`"
     if day is not None and day.state == "planning":

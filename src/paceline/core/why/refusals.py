@@ -1,4 +1,4 @@
-"""Why a job was refused when it was submitted: what is kept of it, and the chain of reasons."""
+"""Refused jobs: what is kept of each, and the chain of reasons."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from paceline.core.jobs.values import Budget
 from paceline.core.why.chain import Link, Why
 
 KEPT_MAX = 20
-"""Of each user so many refusals are kept, the newest."""
+"""Maximum number of refusals that are kept of each user, the newest."""
 KEPT_MS = 30 * 86_400_000
 TITLE_CHARS_MAX = 100
 _NAME = re.compile(r"([^/#]{1,300})/refused(?:#([0-9]{1,12}))?", re.ASCII)
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A job that was not admitted. ``left`` and ``limit`` are its user's credits of the day as they were then."""
+    """A job that was not admitted. ``left`` and ``limit`` are its user's credits of the day at that time."""
 
     number: int
     at_ms: int
@@ -34,14 +34,14 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Refusals(msgspec.Struct, frozen=True):
-    """A user's newest refusals, the oldest first. ``last`` is the number of the newest, also of one that is gone."""
+    """Newest refusals of a user, the oldest first. ``last`` is the number of the newest, even if that is gone."""
 
     last: int = 0
     kept: tuple[Refusal, ...] = ()
 
 
 class RefusalName(NamedTuple):
-    """``number`` None: the newest."""
+    """Parts of a refusal's id. ``number`` None: the newest."""
 
     owner: str
     number: int | None
@@ -52,13 +52,13 @@ def refusal_id(owner: str, number: int) -> str:
 
 
 def parse_refusal_id(text: str) -> RefusalName | None:
-    """Returns whose refusal it is, and which; None: this is no id of a refusal."""
+    """Return the parts of a refusal's id; None: this is none."""
     match = _NAME.fullmatch(text)
     return None if match is None else RefusalName(unquote(match[1]), None if match[2] is None else int(match[2]))
 
 
 def with_refusal(known: Refusals, new: Refusal) -> Refusals:
-    """Returns the user's refusals with a new one, which gets the next number; old ones and too many are dropped."""
+    """Return the user's refusals with a new one, which gets the next number; old ones and those beyond the limit go."""
     number = known.last + 1
     young = [one for one in known.kept if 0 <= new.at_ms - one.at_ms < KEPT_MS]
     kept = (*young, msgspec.structs.replace(new, number=number, title=new.title[:TITLE_CHARS_MAX]))
@@ -66,14 +66,17 @@ def with_refusal(known: Refusals, new: Refusal) -> Refusals:
 
 
 def find_refusal(known: Refusals, name: RefusalName, *, since_ms: int, now_ms: int) -> Refusal | None:
-    """Returns the refusal of this name, if it is kept and came since then: a user of the same name may be another."""
+    """Return the refusal of this name, if it is kept and came since ``since_ms``.
+
+    Earlier ones may be of another user of the same name.
+    """
     wanted = known.last if name.number is None else name.number
     found = next((one for one in known.kept if one.number == wanted), None)
     return found if found is not None and found.at_ms >= since_ms and now_ms - found.at_ms < KEPT_MS else None
 
 
 def why_refused(owner: str, refusal: Refusal, budget: Budget) -> Why:
-    """Returns why the job was refused, and whether it would be admitted now. ``budget``: the user's day, as of now."""
+    """Return why the job was refused, and whether it would be admitted now. ``budget``: the user's current day."""
     never = refusal.cost > refusal.limit
     named = f" {refusal.title!r}" if refusal.title else ""
     text = f"The job{named} of {owner} was refused whole ({refusal.code}): it costs up to {refusal.cost:,} credits, and"

@@ -1,8 +1,8 @@
-"""When a waiting measurement is sent: what stands before it is played forward against the room of the accounts.
+"""Send time of a waiting measurement: what is before it is played forward against the room of the accounts.
 
-Once as if every send took no time and each slot came back as soon as it can, and once as if every send took all the
-time that it has and each slot came back as late as it should. Both suppose that nothing new comes, that nobody changes
-anything, that RIPE takes what it is sent, and that what runs at RIPE runs its time.
+It is played once as if every send took no time and each slot came back as soon as it can, and once as if every send
+took all the time that it has and each slot came back as late as it should. Both suppose that nothing new comes, that
+nobody changes anything, that RIPE takes what it is sent, and that measurements at RIPE run their full time.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from paceline.core.why.chain import Eta
 from paceline.core.why.send_line import LINE_EACH_MAX, SendLine, Waiting, in_order, place_of
 
 EARLY_MS = 60_000
-"""RIPE was seen to give back the slot of a one-off after 589 seconds: so much sooner than expected is possible."""
+"""Time by which a slot may come back early: RIPE was seen to give back the slot of a one-off after 589 seconds."""
 LATE_MS = 360_000
-"""RIPE has needed 15 minutes instead of 10, and an end is seen within another minute."""
+"""Time by which a slot may come back late: RIPE has needed 15 minutes instead of 10, plus a minute to see the end."""
 OVERDUE_MS = STOP_DEADLINE_MS + 2 * MINUTE_MS
-"""A slot that should be back already is back after this: what does not end by itself is stopped at its deadline."""
+"""Longest time until an overdue slot is back: a measurement that does not end by itself is stopped at its deadline."""
 LOST_MS = SEND_LEASE_MS + 10_000
-"""A send without an answer is given up after this."""
+"""Time after which a send without an answer is given up."""
 SLOTS_PLAYED_MAX = 20_000
-"""So many sends are played forward to say when there can be a slot at the earliest."""
+"""Maximum number of sends that are played forward to say when there can be a slot at the earliest."""
 PLAYED_MAX = 2_000
-"""So many sends are played forward; of those behind them it is reckoned that they take as long."""
+"""Maximum number of sends that are played forward; those behind them are assumed to take as long."""
 
 
 class _Load(NamedTuple):
-    """What a send takes of an account, and for how long its slots are taken at most."""
+    """Amounts that a send takes of an account, and the longest time for which its slots are taken."""
 
     cost: Cost
     holds_ms: int
 
 
 class SendForecast:
-    """Says of each of many that wait when it is sent. What is played forward once serves all of them."""
+    """Forecasts of sends. The parts played forward once serve all waiting measurements."""
 
     def __init__(self, line: SendLine, *, now_ms: int) -> None:
         self._line, self._now_ms = line, now_ms
@@ -52,7 +52,7 @@ class SendForecast:
         self._soon: dict[int, _SoonPlay] = {}
 
     def eta(self, one: Waiting) -> Eta | None:
-        """Returns when it is sent. None: nothing is known that would end its wait, or it stops before."""
+        """Return when it is sent. None: nothing known would end its wait, or its stop time comes first."""
         found = self._eta(one)
         if found is None or one.stop_ms is None:
             return found
@@ -81,16 +81,16 @@ class SendForecast:
         return Eta(soon_ms, max(soon_ms, late_ms))
 
     def _in_turn_ms(self, one: Waiting, start_ms: int) -> int:
-        """Returns when it is sent at the latest if there is room for all: after the sends before it."""
+        """Return the latest send time if there is room for all: after the sends before it."""
         busy_ms = LOST_MS if self._line.sending else 0
         return start_ms + busy_ms + self._most_before(one) * POST_MS_MAX
 
     def _most_before(self, one: Waiting) -> int:
-        """Returns how many sends may come before it, if all have room.
+        """Return how many sends may come before it, if all have room.
 
-        What comes back to the queue takes its old place, and may be of the same user. Of a user's measurements of
-        different size the dispatcher may take a later one first, so that accounts are used evenly. One that was passed
-        for too long goes before all.
+        A measurement that comes back to the queue takes its old place, and may be of the same user. Of a user's
+        measurements of different size the dispatcher may take a later one first, so that accounts are used evenly. One
+        that was passed for too long goes before all.
         """
         line = self._line
         own = next((user for user in line.users if user.owner == one.owner), None)
@@ -102,7 +102,7 @@ class SendForecast:
         return place_of(line, one.owner, before + aside) + aside + passed + hidden
 
     def _packed_ms(self, one: Waiting) -> int:
-        """Returns how much longer one may wait beside others of another size: until an account is free of them.
+        """Return how much longer it may wait beside others of another size: until an account is free of them.
 
         Those may go to the account that it would fit into; after a while room is kept free for it.
         """
@@ -113,7 +113,7 @@ class SendForecast:
         return longest_ms + PASSED_MS_MAX + (0 if ample else DAY_MS + MINUTE_MS)
 
     def _is_ample(self, one: Waiting) -> bool:
-        """Returns whether one account has room for all that waits, so that nothing waits for an account."""
+        """Return whether one account has room for everything that waits, so that nothing waits for an account."""
         line = self._line
         slots, results, spend = self._total(one)
         return any(
@@ -123,7 +123,7 @@ class SendForecast:
         )
 
     def _total(self, one: Waiting) -> tuple[int, int, int]:
-        """Returns what all that waits can take of an account: slots, results and credits."""
+        """Return how much all waiting measurements can take of an account: slots, results and credits."""
         costs = [item.cost for item in self._items]
         most = _most([*costs, one.cost])
         unknown = max(self._line.queued + self._line.aside + 1 - len(costs), 0)
@@ -132,13 +132,13 @@ class SendForecast:
         return slots, results, spend
 
     def _is_equal(self, one: Waiting) -> bool:
-        """Returns whether all that was read takes the same of an account: then nothing passes anything."""
+        """Return whether all measurements that were read take the same of an account: then none passes another."""
         barred = any(account.barred for account in self._accounts)
         need = _need(one.cost)
         return not barred and all(_need(item.cost) == need and item.passed_ms is None for item in self._items)
 
     def _slot_ms(self, one: Waiting) -> int:
-        """Returns when those before it and it have got a slot at the earliest, with the slots of all accounts together.
+        """Return when it and those before it can have a slot at the earliest, over the slots of all accounts.
 
         0 if it is not sure how many are sent before it, or how long these keep their slots.
         """
@@ -162,7 +162,7 @@ class SendForecast:
         return self._late[start_ms]
 
     def _loads(self) -> list[_Load]:
-        """Returns what takes room. What no account allows fails at its turn."""
+        """Return the loads of measurements that take room. One that no account allows fails at its turn."""
         now_ms = self._now_ms
         return [
             _Load(item.cost, expected_end_ms(item.measurement, sent_ms=now_ms) - now_ms + LATE_MS)
@@ -172,7 +172,7 @@ class SendForecast:
 
 
 class _Room:
-    """What is free on one account's meters, and what of the credits that the account has left at RIPE."""
+    """Free amounts on one account's meters, and of the credits that the account has left at RIPE."""
 
     def __init__(self, account: Account, now_ms: int) -> None:
         meters = (account.concurrent, account.results, account.credits)
@@ -182,7 +182,7 @@ class _Room:
         self.opens_ms = max(account.closed_until_ms, now_ms, *(bar.until_ms for bar in account.barred))
 
     def takes(self, cost: Cost) -> list[int]:
-        """Returns what something that costs so much or less can take of the account: no more than it allows."""
+        """Return what a measurement of at most this cost can take of the account: no more than the account allows."""
         return [min(pair) for pair in zip(_need(cost), self._most, strict=True)]
 
     def fits(self, cost: Cost, at_ms: int) -> bool:
@@ -201,7 +201,7 @@ class _Room:
 
 
 class _SoonPlay:
-    """Sends that take ``each`` slots and give them back as soon as can be, with the slots of all accounts together."""
+    """Sends that take ``each`` slots and return them as soon as possible, over the slots of all accounts."""
 
     def __init__(self, free: list[tuple[int, int]], each: int) -> None:
         self._free, self._each = free, each
@@ -209,7 +209,7 @@ class _SoonPlay:
         self._times: list[int] = []
 
     def at(self, number: int) -> int:
-        """Returns when the send of this number has its slots at the earliest, as far as it is played."""
+        """Return when the send of this number has its slots at the earliest, as far as it is played."""
         wanted = min(number, SLOTS_PLAYED_MAX - 1)
         while len(self._times) <= wanted and self._send():
             pass
@@ -230,7 +230,7 @@ class _SoonPlay:
 
 
 class _LatePlay:
-    """Sends in order, each as slow and each slot as late as can be. ``times``: when each of them begins."""
+    """Sends in order, with every send as slow and every slot as late as possible."""
 
     def __init__(self, accounts: list[Account], loads: list[_Load], start_ms: int, now_ms: int) -> None:
         self._loads, self._start_ms, self._clock_ms = loads, start_ms, start_ms
@@ -241,7 +241,7 @@ class _LatePlay:
         self._stuck = False
 
     def at(self, number: int, last: Cost) -> int | None:
-        """Returns when the send of this number begins; ``last`` is what the largest of the unread ones may take."""
+        """Return when the send of this number begins; ``last`` is the most that the largest unread one may take."""
         most = _Load(_most([last, *(load.cost for load in self._loads)]), self._longest_ms())
         while len(self._times) <= min(number, PLAYED_MAX) and not self._stuck:
             at = len(self._times)
@@ -285,7 +285,7 @@ class _LatePlay:
 
 
 def _is_possible(account: Account, cost: Cost) -> bool:
-    """Returns whether the account could take it if nothing of ours were on it."""
+    """Return whether the account could take it if it had no use by us."""
     meters = (account.concurrent, account.results, account.credits)
     return all(need <= meter.limit - meter.foreign for need, meter in zip(_need(cost), meters, strict=True))
 
@@ -295,7 +295,7 @@ def _need(cost: Cost) -> tuple[int, int, int]:
 
 
 def _most(costs: list[Cost]) -> Cost:
-    """Returns a cost that none of these exceeds on any meter."""
+    """Return a cost that none of these exceeds on any meter."""
     return Cost(
         credits=max(cost.credits for cost in costs),
         results=max(cost.results for cost in costs),
@@ -306,16 +306,16 @@ def _most(costs: list[Cost]) -> Cost:
 
 
 def _is_plain(item: StoredMeasurement) -> bool:
-    """Returns whether it is sent in any case, and then keeps its slots as long as a one-off does."""
+    """Return whether it is sent in any case, and then keeps its slots as long as a one-off does."""
     spans = [span_s(item.measurement, one) for one in item.measurement.definitions]
     once = all(is_oneoff(item.measurement, one) for one in item.measurement.definitions)
     return once and all(stop is None for _, stop in spans)
 
 
 def _soonest_ms(account: Account, one: Waiting, now_ms: int) -> int:
-    """Returns when the account may have room for it at the earliest; NEVER_MS: not as far as is known.
+    """Return when the account may have room for it at the earliest; NEVER_MS: not as far as is known.
 
-    What is held of a day may be refunded at any time, and use by others is known as of the last reading only.
+    Holds of a day may be refunded at any time, and use by others is known only as of the last reading.
     """
     cost = one.cost
     if account.balance is not None and cost.daily_credits > account.balance.free:
@@ -330,7 +330,7 @@ def _soonest_ms(account: Account, one: Waiting, now_ms: int) -> int:
 
 
 def _room_ms(limit: int, need: int, backs: list[tuple[int, int]] | list[tuple[int, int] | Release]) -> int:
-    """Returns when so much is free, if ``backs`` are what comes free and when, in order."""
+    """Return when ``need`` is free, if ``backs`` are the amounts that come free and when, in order."""
     if need > limit:
         return NEVER_MS
     free = 0
@@ -342,14 +342,14 @@ def _room_ms(limit: int, need: int, backs: list[tuple[int, int]] | list[tuple[in
 
 
 def _slots_back(slots: Meter, now_ms: int) -> list[tuple[int, int]]:
-    """Returns which slots are free at the earliest when. Of a send on its way nobody knows: it may be over now."""
+    """Return which slots are free at the earliest, and when. A send on its way may be over now."""
     known = sum(release.amount for release in slots.releases)
     free = [(now_ms, slots.limit - slots.held + max(slots.held - known, 0))]
     return [*free, *((max(release.at_ms - EARLY_MS, now_ms), release.amount) for release in slots.releases)]
 
 
 def _late_backs(number: int, account: Account, now_ms: int) -> list[tuple[int, int, int, int, int]]:
-    """Returns what comes free on the account and when at the latest: slots, results and credits."""
+    """Return the amounts that come free on the account, and when at the latest: slots, results and credits."""
     slots, results, spend = account.concurrent, account.results, account.credits
     found = []
     last_ms = now_ms + OVERDUE_MS

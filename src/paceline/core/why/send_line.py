@@ -1,4 +1,4 @@
-"""Everything that waits to be sent to RIPE, as it stands, and how many sends come before one of it."""
+"""Line of measurements that wait to be sent to RIPE, and how many sends come before one of them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from paceline.core.jobs.values import StoredMeasurement
 
 LINE_USERS_MAX = 128
 LINE_EACH_MAX = 8
-"""So many users are read, and of each so many measurements: as many as the dispatcher chooses among."""
+"""Maximum number of users that are read, and of measurements of each: as many as the dispatcher chooses among."""
 PLACES_MAX = 10_000
-"""So far it is counted how many measurements of one user are before one of them."""
+"""Limit up to which the measurements of one user before one of them are counted."""
 
 
 class SendLine(NamedTuple):
-    """``users`` in the order of turns. ``unread``: how many measurements of users behind those are queued.
+    """Measurements that wait to be sent: ``users`` in the order of turns.
 
-    ``aside``: how many are parked or unknown, and may come back to the queue. ``sending``: how many are on their way.
-    ``paused``: RIPE's newest pause for everybody. ``gated``: True if a target of what was read is full.
+    ``unread``: how many measurements of users behind those are queued. ``aside``: how many are parked or unknown, and
+    may come back to the queue. ``sending``: how many are on their way. ``paused``: RIPE's newest pause for everybody.
+    ``gated``: True if a target of a measurement that was read is full.
     """
 
     users: Sequence[QueuedUser]
@@ -41,9 +42,9 @@ class SendLine(NamedTuple):
 class Waiting(NamedTuple):
     """A measurement that is to be sent, or the next one of a job.
 
-    ``before``: how many of the same user are queued before it. ``open_ms``: it is not sent sooner, because it is parked
-    or its target is full. ``passed``: others were sent before it because no account had room for it. ``stop_ms``: if it
-    is not sent by then, it fails.
+    ``before``: how many of the same user are queued before it. ``open_ms``: its earliest send, if it is parked or its
+    target is full. ``passed``: others were sent before it because no account had room for it. ``stop_ms``: if it is not
+    sent by then, it fails.
     """
 
     owner: str
@@ -57,7 +58,7 @@ class Waiting(NamedTuple):
 
 
 def waiting_of(item: StoredMeasurement, before: int, targets: Sequence[Gate], *, now_ms: int) -> Waiting:
-    """Returns what is known of a queued or parked measurement. ``targets``: the gates of its targets."""
+    """Return the facts of a queued or parked measurement. ``targets``: the gates of its targets."""
     closed = closed_gate(targets, now_ms=now_ms)
     parked_ms = item.next_ms if item.state == "parked" and item.next_ms is not None else 0
     open_ms = max(parked_ms, closed.until_ms if closed is not None else 0)
@@ -67,7 +68,7 @@ def waiting_of(item: StoredMeasurement, before: int, targets: Sequence[Gate], *,
 
 
 def place_of(line: SendLine, owner: str, before: int) -> int:
-    """Returns how many sends come before it if all have room: users take turns, and each sends one at a turn.
+    """Return how many sends come before it if all have room: users take turns, and each sends one at a turn.
 
     A user who is not in the queue joins at its end.
     """
@@ -77,7 +78,7 @@ def place_of(line: SendLine, owner: str, before: int) -> int:
 
 
 def in_order(line: SendLine, *, now_ms: int) -> list[StoredMeasurement]:
-    """Returns what was read of the queue in the order in which it is sent if all have room."""
+    """Return the part of the queue that was read, in the order in which it is sent if all have room."""
     deepest = max((len(user.first) for user in line.users), default=0)
     rounds = [user.first[turn] for turn in range(deepest) for user in line.users if turn < len(user.first)]
     return [item for item in rounds if not is_overdue(item.measurement, now_ms=now_ms)]

@@ -1,7 +1,8 @@
-"""Counts of monitors by cadence, kept as entries move, for those that no circle of phases counts.
+"""Counts of monitors by cadence, kept as entries move, for monitors that no circle of phases counts.
 
 A count is one named item for each cadence. It is written in the commit in which the entry is armed, moved or removed,
-or after it where a commit does not hold as much: then a process that dies in between leaves it wrong by what it moved.
+or after it if a commit cannot hold as much: then a process that dies in between leaves the count wrong by what it
+moved.
 
 Stores that had monitors before they had counts are counted once, page by page, by the keeper (``count_page``). Until
 then ``Walk`` says which generations are counted: those up to ``until``, and those from ``begin`` on.
@@ -24,22 +25,22 @@ from paceline.steps.collection import Collection, Found, write
 
 CADENCES = Collection("cadences", CadenceCount)
 TRIES_MAX = 10
-"""After so many writes of others in between, a count is given up."""
+"""Maximum number of attempts to write a count while others write it, too."""
 PAGE = 1_000
 WALK = "walk"
 
 Changes = dict[str, list[tuple[int, int]]]
-"""By key of the cadence: by how much which bucket changes."""
+"""Changes by key of the cadence: (bucket, difference)."""
 
 
 class Walk(msgspec.Struct, frozen=True):
-    """Which generations are counted. ``begin`` None: nobody has counted a new monitor yet."""
+    """Generations that are counted. ``begin`` None: no new monitor was counted yet."""
 
     until: int = 0
     begin: int | None = None
     done: bool = False
     skipped: int = 0
-    """How many moves of monitors that are not counted yet were left to the walk: it reads again what it has read."""
+    """Number of times that moves of uncounted monitors were left to the walk; an older page is then not written."""
 
 
 WALKS = Collection("cadences_walk", Walk)
@@ -51,7 +52,7 @@ class CountReport(NamedTuple):
 
 
 def count_cadences(reacted: Sequence[Reacted]) -> Beside | None:
-    """Return what counts these reactions, once it is known which of them won; None: nothing to do."""
+    """Return a writer that counts these reactions, once it is known which of them won; None: nothing to do."""
     moves = {
         position: move
         for position, item in enumerate(reacted)
@@ -67,7 +68,7 @@ def count_cadences(reacted: Sequence[Reacted]) -> Beside | None:
 
 
 def beside_all(*writers: Beside | None) -> Beside | None:
-    """Return one that calls all of these; None: there are none."""
+    """Return a writer that calls all of these; None: there are none."""
     found = [one for one in writers if one is not None]
     if len(found) < 2:
         return found[0] if found else None
@@ -80,7 +81,7 @@ def beside_all(*writers: Beside | None) -> Beside | None:
 
 
 def count_moves(items: ItemStore, moves: Sequence[CountMove]) -> bool:
-    """Count the moves. Returns False if a part was given up because others wrote all the time."""
+    """Count the moves. Return False if a part was given up because others wrote all the time."""
     if not moves:
         return True
     for _ in range(TRIES_MAX):
@@ -92,7 +93,10 @@ def count_moves(items: ItemStore, moves: Sequence[CountMove]) -> bool:
 
 
 def count_page(store: Store, *, now_ms: int, limit: int = PAGE) -> CountReport:
-    """Count a page of monitors that were there before counts were, in one write. Once all are, it is one read."""
+    """Count a page of monitors that were there before counts were, in one write.
+
+    Once all are counted, it is one read.
+    """
     before = WALKS.find(store, WALK)
     walk = before.value or Walk()
     if walk.done:
@@ -107,7 +111,7 @@ def count_page(store: Store, *, now_ms: int, limit: int = PAGE) -> CountReport:
     writes = [WALKS.change(before, Walk(until, begin, done))]
     for one in CADENCES.find_many(store, sorted(changes)):
         writes += [added] if (added := _write(one, changes[one.key])) is not None else []
-    won = write(store, writes)  # lost: something has moved since it was read
+    won = write(store, writes)  # lost: something has moved since the page was read
     return CountReport(len(places) if won else 0, more=not (won and done))
 
 
@@ -118,7 +122,7 @@ def is_counted(items: ItemStore) -> bool:
 
 
 def _cut(entries: Sequence[Entry]) -> tuple[list[Entry], list[Counted]]:
-    """As many of the first entries as have few enough cadences for one write, and where they are counted."""
+    """Return the first entries that have few enough cadences for one write, and where they are counted."""
     mine, places, keys = list[Entry](), list[Counted](), set[str]()
     for entry in entries:
         place = counted_entry(entry)
@@ -132,7 +136,7 @@ def _cut(entries: Sequence[Entry]) -> tuple[list[Entry], list[Counted]]:
 
 
 def _split(walk: Walk, moves: Sequence[CountMove]) -> tuple[Walk, Changes]:
-    """The walk after these moves, and what they change in the counts: those of monitors that are counted already."""
+    """Return the walk after these moves, and the changes of the counts by monitors that are counted already."""
     new = [move.generation for move in moves if move.is_new]
     if walk.begin is None and new and not walk.done:
         walk = Walk(walk.until, min(new), done=min(new) <= walk.until + 1)

@@ -1,4 +1,4 @@
-"""How many runs of a planned day each provider has, kept when the plan is made: nobody has to count them again."""
+"""Runs of a planned day by provider, kept when the plan is made, so that nobody has to count them again."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from paceline.ports.items import ItemStore
 from paceline.steps.collection import Collection
 
 PROVIDERS_MAX = 50
-"""So many providers of a day are told apart, those with the most runs; the others are one."""
+"""Maximum number of a day's providers that are told apart, those with the most runs; the others are one."""
 KEEP_MS = 7 * 86_400_000
 
 
 class DayProviders(msgspec.Struct, frozen=True):
-    """Numbers of providers with their runs, the most first. ``others``: runs of those that are not named."""
+    """Numbers of providers with their runs, the most first. ``others``: runs of providers that are not named."""
 
     named: list[tuple[int, int]]
     others: int = 0

@@ -1,4 +1,4 @@
-"""What the next hours ask for and what is allowed, read in bounded pages: monitors, days of batches, measurements."""
+"""Load and limits of the next hours, read in bounded pages: monitors, days of batches, measurements."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from paceline.steps.ahead.day_providers import DayProviders, newest_day_provider
 from paceline.steps.monitors.phases import CIRCLES
 
 CADENCES_MAX = 1_000
-"""So many intervals, and as many cron expressions and intervals with a delay, are read at most."""
+"""Maximum number of circles, and of counts of cron expressions and intervals with a delay, that are read."""
 COST_MAX = 1_000_000
 NAMED_MAX = 50
-"""So many cadences are told apart, those that fire most; the others are one part."""
+"""Maximum number of cadences that are told apart, those that fire most; the others are one part."""
 OWN_MAX = 20_000
 OWN_PAGE = 1_000
 BATCHES_MAX = 100
 DAYS_LOOKED_AT = 10
 SAMPLE = 50
-"""The usual length of a check is the mean over so many monitors."""
+"""Number of monitors over which the usual length of a check is averaged."""
 USUAL_MS = 1_000.0
-"""How long a check or a call is taken to last while none has ended."""
+"""Assumed length of a check or a call while none has ended."""
 LATENCY_RUNS = 100
 SENDS_A_MINUTE = 60
-"""A send to RIPE is taken to last a second."""
+"""Sends a minute, if a send to RIPE lasts a second."""
 OTHERS = "others"
 UNNAMED = "other providers"
 
@@ -52,7 +52,10 @@ class Places(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """``left_out``: monitors that could not be counted in time. ``complete`` False: not everything was read."""
+    """Load and limits of a kind.
+
+    ``left_out``: monitors that could not be counted in time. ``complete`` False: not everything was read.
+    """
 
     parts: list[Part]
     limits: list[Limit]
@@ -61,7 +64,7 @@ class Asked(NamedTuple):
 
 
 def all_monitors(store: Store, span: Span, places: Places, *, processes: int, now_ms: int) -> Asked:
-    """Firings of everybody's monitors, from the counts alone."""
+    """Return the firings of everybody's monitors, from the counts alone."""
     circles = CIRCLES.page(store, limit=CADENCES_MAX)
     counts = CADENCES.page(store, limit=CADENCES_MAX)
     loads = [
@@ -79,7 +82,7 @@ def all_monitors(store: Store, span: Span, places: Places, *, processes: int, no
 
 
 def own_monitors(store: Store, owner: str, span: Span, places: Places, *, now_ms: int) -> Asked:
-    """Firings of one user's monitors, from their definitions."""
+    """Return the firings of one user's monitors, from their definitions."""
     found: Counter[Counted] = Counter()
     sample: list[Monitor] = []
     after, read = "", 0
@@ -97,7 +100,7 @@ def own_monitors(store: Store, owner: str, span: Span, places: Places, *, now_ms
 
 
 def all_batches(store: Store, span: Span, *, now_ms: int) -> Asked:
-    """Calls of the days that are planned, and of those that will be, as many as the newest day has."""
+    """Return the calls of the planned days, and of those to come, which are assumed to be as large as the newest."""
     batches = store.batches(after="", limit=BATCHES_MAX)
     wanted = [batch for batch in batches if not batch.spec.paused and batch.deleting is None]
     starts: dict[int | None, list[int]] = {}
@@ -118,7 +121,7 @@ def all_batches(store: Store, span: Span, *, now_ms: int) -> Asked:
 
 
 def measurements(store: Store, span: Span, places: Places, *, owner: str | None, now_ms: int) -> Asked:
-    """Measurements that wait, as the accounts are expected to have room for them; an owner's alone, or everybody's."""
+    """Return the sends of waiting measurements, by the expected room of the accounts; one owner's, or everybody's."""
     if owner is None:
         counts = store.send_counts()
         waiting = counts.queued + counts.parked
@@ -130,7 +133,7 @@ def measurements(store: Store, span: Span, places: Places, *, owner: str | None,
     sends = expected_sends(
         waiting, rooms, per_minute_max=SENDS_A_MINUTE * places.sends, from_minute=from_minute, span=span
     )
-    if owner is not None:  # users are not told of accounts
+    if owner is not None:  # users do not see accounts
         total = [sum(values) for values in zip(*(one.starts for one in sends), strict=True)] if sends else []
         room_for = [sum(values) for values in zip(*(one.capacity for one in sends), strict=True)] if sends else []
         return Asked([Part("jobs", "RIPE Atlas", "", total)], [Limit("jobs", "", room_for)]) if sends else Asked([], [])
@@ -139,7 +142,7 @@ def measurements(store: Store, span: Span, places: Places, *, owner: str | None,
 
 
 def provider_capacity(provider: ProviderDefinition, latency_ms: float) -> int:
-    """How many calls a minute a provider takes: by its rate, and by its places if a call lasts so long."""
+    """Return how many calls a minute a provider takes, by its rate, and by its places and the length of a call."""
     policy = policy_of(provider.spec)
     if policy.paused:
         return 0
@@ -148,13 +151,13 @@ def provider_capacity(provider: ProviderDefinition, latency_ms: float) -> int:
 
 
 def rounded(estimate: float) -> int:
-    """An estimate with two figures: latencies change from moment to moment, and what is shown should not."""
+    """Return an estimate with two figures: latencies change from moment to moment, and what is shown should not."""
     size = int("1".ljust(max(1, len(str(int(estimate))) - 1), "0"))
     return int(estimate) // size * size
 
 
 def _firings(loads: Sequence[CadenceLoad], span: Span) -> tuple[list[Part], int]:
-    """The parts, and how many monitors were left out because counting them would take too long."""
+    """Return the parts, and how many monitors were left out because counting them would take too long."""
     parts: list[Part] = []
     others = [0] * span.minutes
     cost = left_out = 0
@@ -170,7 +173,7 @@ def _firings(loads: Sequence[CadenceLoad], span: Span) -> tuple[list[Part], int]
 
 
 def _merged(loads: Iterable[CadenceLoad]) -> list[CadenceLoad]:
-    """One load for each cadence: an interval may be counted on its circle and beside it."""
+    """Return one load for each cadence: an interval may be counted on its circle and beside it."""
     found: dict[tuple[int, str, str], Counter[int]] = {}
     for load in loads:
         found.setdefault(load[:3], Counter()).update(load.counts)
@@ -178,7 +181,7 @@ def _merged(loads: Iterable[CadenceLoad]) -> list[CadenceLoad]:
 
 
 def _places_of(store: Store, monitors: Sequence[Monitor], *, now_ms: int) -> Iterable[Counted]:
-    """Where the monitors would be counted. Only a grid that was not allotted has to be read from its entry."""
+    """Yield where the monitors would be counted. Only a grid that was not allotted has to be read from its entry."""
     unknown = []
     for monitor in monitors:
         cadence, phase = cadence_of(monitor.spec), monitor.spec.phase
@@ -195,7 +198,7 @@ def _places_of(store: Store, monitors: Sequence[Monitor], *, now_ms: int) -> Ite
 def _calls(
     store: Store, batch: Batch, shares: DayProviders, span: Span, *, now_ms: int
 ) -> Iterable[tuple[int | None, list[int]]]:
-    """Starts of each provider, None for those without a name, in the days that lie in the span."""
+    """Yield the starts of each provider, None for the unnamed ones, in the days that lie in the span."""
     windows = _day_windows(store, batch, span, now_ms=now_ms)
     total = shares.others + sum(count for _, count in shares.named)
     each: list[tuple[int | None, int]] = [*shares.named, (None, shares.others)]
@@ -211,7 +214,7 @@ def _calls(
 
 
 def _day_windows(store: Store, batch: Batch, span: Span, *, now_ms: int) -> list[tuple[int, int, int]]:
-    """(runs, start, end) of the days in the span: those that are planned, and those to come."""
+    """Return (runs, start, end) of the days in the span: those that are planned, and those to come."""
     days = store.days(batch, before=None, limit=DAYS_LOOKED_AT)
     found = [(day.enqueued, day.start_ms, day.end_ms) for day in days if day.end_ms > span.start_ms]
     planned = {day.date for day in days}
@@ -226,7 +229,7 @@ def _day_windows(store: Store, batch: Batch, span: Span, *, now_ms: int) -> list
 
 
 def _usual_runs(store: Store, batch: Batch, days: Sequence[Day]) -> int:
-    """How many runs a day has: as many as the newest one that is planned, else one for each record."""
+    """Return how many runs a day has: as many as the newest planned one, else one for each record."""
     whole = [day for day in days if not is_round(day.date) and day.state == "planned"]
     return whole[0].enqueued + whole[0].skipped if whole else len(store.record_numbers(batch))
 
@@ -242,7 +245,7 @@ def _room(account: Account) -> Room:
 
 
 def _usual_ms(store: Store, monitors: Sequence[Monitor], *, now_ms: int) -> float:
-    """How long a check usually lasts: the mean over the newest day of a few monitors."""
+    """Return how long a check usually lasts: the mean over the newest day of a few monitors."""
     latencies: Counter[int] = Counter()
     for rollup in store.uptimes(monitors, now_ms=now_ms) if monitors else []:
         if days := days_until(rollup, now_ms):

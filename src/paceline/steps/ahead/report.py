@@ -1,4 +1,4 @@
-"""The next hours: what starts when, against what the limits allow, and the worst minutes by name."""
+"""Report on the next hours: what starts when, against what the limits allow, and the worst minutes by name."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class AheadView(msgspec.Struct, frozen=True):
 
 
 def check_hours(text: str | None) -> int:
-    """Return the hours that a query names; InvalidInput if it names none that can be answered."""
+    """Return the hours that a query names; raise InvalidInput if they cannot be answered."""
     if text is None:
         return HOURS_DEFAULT
     if not (text.isascii() and text.isdigit() and len(text) <= 3 and 1 <= int(text) <= HOURS_MAX):
@@ -165,7 +165,7 @@ def _limit_name(one: Worst) -> str:
 
 
 def _text(one: Worst) -> str:
-    """What asks for the minute, and what the limit allows, as a sentence."""
+    """Return a sentence that says what asks for the minute, and what the limit allows."""
     first = one.asks[0]
     match one.limit.kind:
         case "monitors":

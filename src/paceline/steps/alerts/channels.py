@@ -1,4 +1,4 @@
-"""Users put, read and remove channels. Their URLs are sealed before the store sees them."""
+"""Channels of users: put, read and removed. Their URLs are sealed before the store sees them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from paceline.steps.alerts.owner import since_ms as user_since_ms
 from paceline.steps.collection import Collection
 
 CHANNELS = Collection("channel", Channel)
-"""By ``user/id``."""
+"""Channels by ``user/id``."""
 KnownChannels = dict[str, frozenset[str]]
 """Names of channels by their user."""
 
 
 class ChannelPut(NamedTuple):
-    """The channel as it is stored now, and whether it was made."""
+    """The stored channel, and whether it is new."""
 
     id: str
     channel: Channel
@@ -40,10 +40,10 @@ def put_channel(
     now_ms: int,
     judge: Callable[[Channel | None], None] = lambda _: None,
 ) -> ChannelPut:
-    """Create the channel or replace it. A URL given back as it is shown keeps the one that is stored.
+    """Create the channel or replace it. A URL given as it is shown (hidden) keeps the stored one.
 
-    ``judge`` is given the channel as it is stored, on which alone the new one is written; it may raise.
-    The limit on a user's channels may be passed by puts at the same moment.
+    ``judge`` is called with the stored channel, and may raise; the new channel replaces only that one. Concurrent puts
+    may exceed the limit on a user's channels.
     """
     if problem := id_problem(channel_id, "/id"):
         raise InvalidInput.of(problem)
@@ -107,10 +107,10 @@ def require_channels(
     known: KnownChannels | None = None,
     before: Sequence[str] = (),
 ) -> None:
-    """Raise InvalidInput unless the user has a channel of each name. A user who is not there is judged elsewhere.
+    """Raise InvalidInput unless the user has a channel of each name. A missing user is judged elsewhere.
 
-    ``known`` remembers users' channels, so that many definitions of one request read them once. ``before``: those that
-    the definition names already; one that was removed since does not stand in the way of other edits.
+    ``known`` remembers users' channels, so that many definitions of one request read them once. ``before``: channels
+    that the definition names already; one that was removed since does not prevent other edits.
     """
     if set(names) <= set(before):
         return

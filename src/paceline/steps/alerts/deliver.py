@@ -1,7 +1,7 @@
-"""Tells alerts: each new one goes to its channels, and each channel is tried until it takes the alert.
+"""Delivery of alerts: each new one goes to its channels, and each channel is tried until it takes the alert.
 
 A try is written before it is made, with the time of the next one. So a process that dies in the middle loses nothing,
-two processes do not make the same try, and only what came of it has to be written afterwards.
+two processes do not make the same try, and only its result has to be written afterwards.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from paceline.steps.walk import walk
 
 ALERTS_MAX = 50
 WEBHOOK_MS, NOTE_MS = 10_000, 30_000
-"""How long one try may take."""
+"""Time limits of one try."""
 WRITES_MAX = 10
-"""How often the end of a try is written if others write the same alert meanwhile."""
+"""Maximum number of attempts to write the end of a try while others write the same alert."""
 USER_GONE = "its user was removed or is disabled"
 REMOVED = "the channel was removed"
 UNREADABLE = "the channel's URL was sealed with another key; put it again"
@@ -45,7 +45,7 @@ class Message(NamedTuple):
     tries: int
     order: Call | Note
     next_ms: int
-    """When somebody else may make the next try: this one must be over by then."""
+    """Time from which another process may make the next try: this one must be over by then."""
 
     @property
     def fence(self) -> tuple[int, int]:
@@ -71,7 +71,7 @@ class Begun(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """What a pass knows of a user."""
+    """Facts of a user for one pass."""
 
     user: User
     channels: Mapping[str, Channel]
@@ -91,7 +91,7 @@ def begin_deliveries(
 
 
 def end_deliveries(store: Store, ended: Sequence[tuple[Message, CallResult]]) -> list[Ended]:
-    """Write what came of tries. Only a 2xx is a success; a redirect is not followed."""
+    """Write the results of tries. Only a 2xx is a success; a redirect is not followed."""
     by_alert: dict[str, list[tuple[Message, CallResult]]] = {}
     for one in ended:
         by_alert.setdefault(one[0].record.alert.id, []).append(one)
@@ -169,7 +169,7 @@ class _Pass:
             return delivery
         channel = owner.channels.get(delivery.channel)
         if channel is None or delivery.tries >= TRIES_MAX:
-            # The channel is gone; or the process that made the last try died with it.
+            # The channel is gone; or the process that made the last try died during it.
             reason = REMOVED if channel is None else delivery.reason or "the last try was cut short"
             return telling.give_up(delivery, reason, now_ms=self._now_ms)
         timeout_ms = WEBHOOK_MS if channel.kind == "webhook" else NOTE_MS
@@ -185,7 +185,7 @@ class _Pass:
         return begun
 
     def _pass_on(self, record: AlertRecord) -> AlertRecord:
-        """Gives each admin an alert of their own.
+        """Give each admin an alert of their own.
 
         If the process stops before the record is written, the next pass computes the same ids.
         """
@@ -206,7 +206,7 @@ class _Pass:
         return any(name in channels for name in alert.channels)
 
     def _owner(self, alert: Alert) -> Owner | None:
-        """Returns the alert's user; None: there is none any more, and one made later under that name is another."""
+        """Return the alert's user; None: the user is gone, and a later user of the same name is another one."""
         if alert.user not in self._owners:
             user = self._store.user(alert.user)
             self._owners[alert.user] = None if user is None or user.disabled else self._read(user)
@@ -226,7 +226,7 @@ class _Pass:
         return silenced_by(owner.silences, monitor=alert.subject, tags=tags, now_ms=self._now_ms)
 
     def _is_still_true(self, alert: Alert) -> bool:
-        """True for one alert of each monitor whose health is still what it tells of."""
+        """Return True for one alert of each monitor whose health is still as the alert says."""
         if (alert.user, alert.subject) in self._woken:
             return False
         monitor = self._store.monitor(alert.user, alert.subject)
@@ -247,13 +247,13 @@ def _order(
         return Note(handle, tries, url, title_of(alert), text_of(alert), severity_of(alert), NOTE_MS)
     body = webhook_body(alert)
     signature = sign(webhook_secret(secret, alert.user), body, at_s=now_ms // 1_000)
-    # The same key at each try, so that a receiver whose answer was lost knows what it has.
+    # The same key at each try, so that a receiver whose answer was lost recognises the alert.
     headers = {SIGNATURE_HEADER: signature, "Idempotency-Key": alert.id, "Paceline-Try": str(tries)}
     return Call(handle, tries, alert.id, "POST", url, headers, body.decode(), WEBHOOK_MS)
 
 
 def _after(record: AlertRecord, ended: Sequence[tuple[Message, CallResult]]) -> AlertRecord | None:
-    """Returns the record after these tries; None if none of them is its newest try any more."""
+    """Return the record after these tries; None if none of them is its newest try any more."""
     results = {(message.channel, message.tries): result for message, result in ended}
     after = tuple(
         telling.end_try(one, ok=_is_ok(result), final=False, reason=_reason(result), now_ms=result.ended_ms)

@@ -1,8 +1,8 @@
-"""Notices what admins are told of: days that ended, new dead letters, keys that RIPE refused.
+"""Events that admins are told of: days that ended, new dead letters, keys that RIPE refused.
 
-These are looked for in what is stored, once a minute, and not written with each run: settling a million runs of a batch
-must not pay for it. An alert is added before it is noted that it was, under an id that is computed from the note. So a
-process that dies in between adds the same alert again, and that changes nothing.
+They are looked for in the store, once a minute, and not written with each run: settling a million runs of a batch must
+not pay for it. An alert is added before a note says so, under an id that is computed from the note. So a process that
+dies in between adds the same alert again, and that changes nothing.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ DUTY = "alerts"
 EVERY_MS = 60_000
 BATCHES_MAX = 1_000
 DAYS_MAX = 4
-"""Days of a batch, the newest ones, that are looked at: an older one that has not ended by then is not told."""
+"""Number of a batch's newest days that are looked at: there is no alert for an older one that ends later."""
 TOLD_MAX = 16
 DEAD_PAGE = 500
 DEAD_PAGES_MAX = 10
 SETTLED_MS = 60_000
-"""A dead letter counts once it is so old: by then it is written, whatever the clocks of hosts say."""
+"""Age from which a dead letter counts: by then it is written, even if the clocks of hosts differ."""
 DAY_MS = 86_400_000
 
 
 class BatchWatch(msgspec.Struct, frozen=True):
-    """Dates of days whose end was told, or that had ended before anybody watched."""
+    """Dates of days whose end was reported, or that had ended before anybody watched."""
 
     told: tuple[str, ...] = ()
 
@@ -54,7 +54,7 @@ class DeadWatch(msgspec.Struct, frozen=True):
 
 
 class AccountWatch(msgspec.Struct, frozen=True):
-    """Keys of an account that were quarantined at the last look, and how often that was noticed of each key."""
+    """Keys of an account that were quarantined at the last look, and how often each key was."""
 
     quarantined: tuple[str, ...] = ()
     times: dict[str, int] = {}
@@ -67,7 +67,7 @@ ALL = "all"
 
 
 class Noticed(NamedTuple):
-    """How many alerts were added of each kind."""
+    """Number of alerts that were added of each kind."""
 
     days: int = 0
     dead_letters: int = 0
@@ -88,7 +88,7 @@ def _notice_days(store: Store, batch: Batch, *, now_ms: int) -> int:
     found = BATCHES.find(store, key)
     days = store.days(batch, before=None, limit=DAYS_MAX)
     if found.value is None:
-        # Days that had ended before this was first looked at are old news.
+        # Days that had ended before the first look are not reported.
         old = tuple(day.date for day in days if day.end_ms < now_ms - DAY_MS)
         BATCHES.add(store, key, BatchWatch(old))
         found = BATCHES.find(store, key)
@@ -107,11 +107,11 @@ def _notice_days(store: Store, batch: Batch, *, now_ms: int) -> int:
 
 
 def _ended(store: Store, batch: Batch, day: Day, *, now_ms: int) -> Alert | None:
-    """Returns the alert of a day that has ended: its window is over, and so is each of its runs."""
+    """Return the alert of a day that has ended: its window is over, and so is each of its runs."""
     if day.state != "planned" or now_ms < day.end_ms:
         return None
     if store.taken(day, from_ms=day.start_ms, to_ms=day.end_ms, limit=1):
-        return None  # cheap, and the counts are not
+        return None  # this look is cheap, and the counts are not
     counts = store.day_counts(day)
     return None if events.open_runs(counts) else events.day_ended(batch, day, counts, now_ms=now_ms)
 
@@ -120,7 +120,7 @@ def _notice_dead(store: Store, batches: dict[str, Batch], *, now_ms: int) -> int
     found = DEAD.find(store, ALL)
     walk = found.value
     if walk is None:
-        # What lies there already is old news.
+        # Dead letters from before the first look are not reported.
         DEAD.add(store, ALL, DeadWatch(now_ms - SETTLED_MS, now_ms - SETTLED_MS))
         return 0
     if not walk.walking:
@@ -147,7 +147,7 @@ def _notice_dead(store: Store, batches: dict[str, Batch], *, now_ms: int) -> int
 
 
 def _walk_on(store: Store, walk: DeadWatch) -> tuple[DeadWatch, bool]:
-    """Looks at some pages of dead letters. Returns the walk after them, and whether it is over."""
+    """Look at some pages of dead letters. Return the walk after them, and whether it is over."""
     counts, examples, after = dict(walk.found), dict(walk.examples), walk.after
     for _ in range(DEAD_PAGES_MAX):
         page, following = store.dead(DeadChoice(), after=after, limit=DEAD_PAGE)

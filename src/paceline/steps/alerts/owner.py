@@ -1,4 +1,4 @@
-"""Since when a user is there: what was made before belonged to another of the same name."""
+"""Age of a user: things that were made before it belonged to another user of the same name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from paceline.ports import Store
 
 
 def since_ms(store: Store, user: str) -> int:
-    """Return when the user was made; NotFound if there is no such user."""
+    """Return when the user was made; raise NotFound if there is no such user."""
     found = store.user(user)
     if found is None:
         raise no_user(user)

@@ -12,12 +12,12 @@ from paceline.steps.alerts.owner import since_ms as user_since_ms
 from paceline.steps.collection import Collection
 
 SILENCES = Collection("silence", Silence)
-"""By ``user/id``. One that is over is deleted by the purge."""
+"""Silences by ``user/id``. The purge deletes those that are over."""
 ID_DIGITS = 12
 HELD_MAX = 1_000
-"""So many of the user's newest alerts are looked at for those that a silence held back, when it is ended early."""
+"""Number of the user's newest alerts that are searched for those held back by a silence that is ended early."""
 KEPT_MS = 60_000
-"""How long after its end a silence is kept at least: clocks differ."""
+"""Shortest time for which a silence is kept after its end: clocks differ."""
 
 
 def add_silence(store: Store, user: str, silence: Silence, *, chance_id: str) -> NamedSilence:
@@ -44,7 +44,7 @@ def silences_of(store: ItemStore, user: str, *, now_ms: int, since_ms: int) -> l
 
 
 def end_silence(store: Store, user: str, silence_id: str, *, now_ms: int) -> None:
-    """End a silence now. Failures that it held back and that last are told within the next pass."""
+    """End a silence now. Failures that it held back and that last are reported within the next pass."""
     found = SILENCES.get(store, _key(user, silence_id))
     since_ms = user_since_ms(store, user)
     if found is None or found.until_ms <= now_ms or found.from_ms < since_ms:
@@ -52,7 +52,7 @@ def end_silence(store: Store, user: str, silence_id: str, *, now_ms: int) -> Non
     SILENCES.delete(store, _key(user, silence_id))
     recent = store.alerts(user, since_ms=since_ms, before=None, limit=HELD_MAX)
     held = [one for one in recent if one.silence == silence_id and one.next_ms is not None]
-    # One that is written by somebody else meanwhile is looked at anyway.
+    # An alert that somebody else writes meanwhile is looked at anyway.
     store.write_alerts([replace(one, next_ms=now_ms) for one in held])
 
 

@@ -1,4 +1,4 @@
-"""Retention of alerts, and what moves when the clock was set back."""
+"""Retention of alerts, and their times after the clock was set back."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ PULLED_MAX = 100_000
 
 
 def purge_alerts(store: AlertStore, *, keep_ms: int, now_ms: int, limit: int = ALERTS_MAX) -> int:
-    """Make one bounded pass over alerts that are over. Returns how many were deleted."""
+    """Make one bounded pass over alerts that are over. Return how many were deleted."""
     return store.purge_alerts(at_before_ms=now_ms - keep_ms, limit=limit)
 
 
 def pull_back_alerts(store: AlertStore, read_ms: Callable[[], int], *, wait_ms_max: int) -> int:
-    """Move alerts that wait longer than they can by a clock that is right. Returns how many were moved.
+    """Move alerts that wait longer than they can by a clock that is right. Return how many were moved.
 
-    One that a silence holds back is looked at again at once, and held back again.
+    An alert that a silence holds back is looked at again at once, and held back again.
     """
     moved = 0
     while moved < PULLED_MAX:

@@ -1,4 +1,4 @@
-"""Operators put batches and fill them with records; what comes during a day is planned into the rest of it."""
+"""Batches and their records: put by operators; records that come during a day are planned into the rest of it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from paceline.steps.batches.late_records import plan_late_records
 from paceline.steps.edit import edit
 
 PAGE_RECORDS = 10_000
-"""One transaction: short enough that claims in between are not held up."""
+"""Number of records in one transaction: short enough not to hold up claims in between."""
 
 
 class PutRecord(msgspec.Struct, frozen=True, gc=False):
-    """What became of one record. ``id`` is empty if it could not be read."""
+    """Result for one record. ``id`` is empty if the record could not be read."""
 
     id: str
     disposition: Literal["created", "replaced", "unchanged", "refused"]
@@ -35,7 +35,7 @@ class PutRecord(msgspec.Struct, frozen=True, gc=False):
 def put_batch(
     store: BatchStore, batch_id: str, body: bytes, *, expected_revision: int | None = None, now_ms: int
 ) -> BatchPut:
-    """A batch from JSON."""
+    """Put a batch from JSON."""
     if problem := id_problem(batch_id, "/id"):
         raise InvalidInput.of(problem)
     result = store.put_batch(batch_id, parse_batch(body), expected_revision=expected_revision, now_ms=now_ms)
@@ -78,7 +78,7 @@ def put_records(
     now_ms: int,
     vault: Vault | None = None,
 ) -> list[PutRecord]:
-    """Each judged by itself, also from JSON; then those that come during a day are planned into the rest of it."""
+    """Put records, each judged by itself, also from JSON; then plan late ones into the rest of the day."""
     judged = [record if isinstance(record, RecordSpec) else judge_record(record) for record in records]
     results = put_parsed_records(store, batch, judged, now_ms=now_ms, vault=vault)
     plan_late_records(store, batch, now_ms=now_ms)
@@ -93,7 +93,7 @@ def put_parsed_records(
     now_ms: int,
     vault: Vault | None = None,
 ) -> list[PutRecord]:
-    """Writes the records among refusals, page by page. Newcomers stay to be planned: a long import does that once.
+    """Write the records among refusals, page by page. Late records stay to be planned: a long import does that once.
 
     ``vault`` seals headers; only records without any may be put without one.
     """
@@ -114,7 +114,7 @@ def put_parsed_records(
 def _sealed(
     store: BatchStore, batch: Batch, record: RecordSpec | PutRecord, vault: Vault | None
 ) -> RecordSpec | PutRecord:
-    """The record with its headers sealed. One given back as it is shown keeps the value that is stored."""
+    """Return the record with its headers sealed. A header given as it is shown (hidden) keeps the stored value."""
     if isinstance(record, PutRecord) or not record.options.headers:
         return record
     assert vault is not None, "headers are sealed before they are stored"
@@ -131,7 +131,7 @@ def _sealed(
 def _without_cycles(
     store: BatchStore, batch: Batch, page: Sequence[RecordSpec | PutRecord]
 ) -> list[RecordSpec | PutRecord]:
-    """Refuses records that come after one that is not there, or after themselves by way of others."""
+    """Refuse records that come after a missing record, or, through others, after themselves."""
     wanted = {one.id: one.options.after for one in page if isinstance(one, RecordSpec)}
     asked = {after for after in wanted.values() if after is not None}
     if not asked:
@@ -154,7 +154,7 @@ def _judged_by_chain(record: RecordSpec | PutRecord, known: Mapping[str, str | N
 
 
 def judge_record(body: bytes | msgspec.Raw, *, pointer: str = "") -> RecordSpec | PutRecord:
-    """A record from JSON, or its refusal."""
+    """Return a record from JSON, or its refusal."""
     try:
         return parse_record(body, pointer=pointer)
     except PacelineError as error:

@@ -1,4 +1,4 @@
-"""Batches' runs: claimed as providers allow, made into calls, settled by what came of them."""
+"""Runs of batches: claimed as providers allow, made into calls, settled by their results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Fence = tuple[int, int]
 
 
 class Known(msgspec.Struct, frozen=True, gc=False):
-    """A provider as calls to it need it, all in one place. ``problem``: why its headers cannot be opened."""
+    """Facts of a provider that calls to it need, in one place. ``problem``: why its headers cannot be opened."""
 
     id: str
     revision: int
@@ -35,17 +35,17 @@ class Known(msgspec.Struct, frozen=True, gc=False):
     base_url: str
     verify_tls: bool
     method_bare: Method
-    """Without a body."""
+    """Method of a record without a body."""
     method_full: Method
     headers: dict[str, str]
-    """Templates."""
+    """Headers as templates."""
     fills_headers: bool
     look_up: str | None
     problem: str
 
 
 class Sent(msgspec.Struct, frozen=True, gc=False):
-    """A call that is out, with what its settlement and the figures need."""
+    """A call that is out, with the values that its settlement and the figures need."""
 
     call: Call
     provider: str
@@ -61,11 +61,11 @@ class Sent(msgspec.Struct, frozen=True, gc=False):
 class SettleReport(NamedTuple):
     settled: list[tuple[Sent, CallSettlement]]
     stale: int
-    """Results that came after their lease had run out and were refused."""
+    """Number of results that came after their lease had run out and were refused."""
 
 
 class ProviderBook:
-    """Providers by number, each read and its headers opened once for each revision."""
+    """Providers by number. Each is read, and its headers opened, once for each revision."""
 
     def __init__(self, store: BatchStore, vault: Vault) -> None:
         self._store = store
@@ -74,7 +74,7 @@ class ProviderBook:
         self._policies: dict[Policy, Policy] = {}
 
     def look_up(self, number: int, *, revision: int) -> Known:
-        """The provider as it was at this revision, or later."""
+        """Return the provider as it was at this revision, or later."""
         known = self._known.get(number)
         if known is None or known.revision < revision:
             known = self._read(number)
@@ -94,7 +94,7 @@ class ProviderBook:
             problem = str(error)
         spec = provider.spec
         policy = policy_of(spec)
-        policy = self._policies.setdefault(policy, policy)  # most have the same: one of them stays near
+        policy = self._policies.setdefault(policy, policy)  # most are equal: one shared value stays in the cache
         return Known(
             provider.id,
             provider.revision,
@@ -111,21 +111,21 @@ class ProviderBook:
 
 
 def claim_calls(store: BatchStore, book: ProviderBook, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Sent]:
-    """The calls to be made now; what must not be sent is settled at once."""
+    """Return the calls to be made now; runs that must not be sent are settled at once."""
     return make_calls(
         store, book, store.claim_calls(now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms), now_ms=now_ms
     )
 
 
 def calls_in_time(sent: Iterable[Sent], *, now_ms: int) -> tuple[list[Sent], list[Sent]]:
-    """Those to be made now, and those to be given back: their claim took so long that they may outlive their lease."""
+    """Divide the calls into those to make now, and those to give back because they may outlive their lease."""
     return sort_out(sent, lambda one: Leased(one.lease_until_ms, one.call.timeout_ms), now_ms=now_ms)
 
 
 def settle_calls(
     store: BatchStore, sent: Mapping[Fence, Sent], results: Sequence[CallResult], *, chance: Callable[[], float]
 ) -> SettleReport:
-    """Records what came of calls; ``sent`` has each by its handle and attempt."""
+    """Record the results of calls; ``sent`` has each call by its handle and attempt."""
     calls, settlements = _judge(sent, results, chance)
     return _report(calls, settlements, store.settle_calls(settlements) if settlements else [])
 
@@ -141,7 +141,7 @@ def settle_and_claim(
     runs_max: int,
     lease_ms: int,
 ) -> tuple[SettleReport, list[Sent]]:
-    """Both in one act: where one call at a time is made, that halves what each costs."""
+    """Settle and claim in one act: with one call at a time, that halves the cost of each."""
     calls, settlements = _judge(sent, results, chance)
     won, claimed = store.settle_and_claim_calls(settlements, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
     return _report(calls, settlements, won), make_calls(store, book, claimed, now_ms=now_ms)
@@ -163,13 +163,13 @@ def _report(calls: Sequence[Sent], settlements: Sequence[CallSettlement], won: S
 
 
 def make_calls(store: BatchStore, book: ProviderBook, claimed: Sequence[ClaimedCall], *, now_ms: int) -> list[Sent]:
-    """Of runs that were claimed, the calls to be made; what must not be sent is settled at once."""
+    """Return the calls of claimed runs; runs that must not be sent are settled at once."""
     sent: list[Sent] = []
     refused: list[CallSettlement] = []
     theirs: list[Fence] = []
     for item in claimed:
         known = book.look_up(item.provider, revision=item.provider_revision)
-        if known.policy.kind == "outgoing":  # since it was claimed: its workers may have it
+        if known.policy.kind == "outgoing":  # changed since the claim: its workers may have the run
             theirs.append((item.handle, item.attempt))
             continue
         built = _build(item, known, book.vault)
@@ -200,7 +200,7 @@ def _build(item: ClaimedCall, known: Known, vault: Vault) -> Call | Refusal:
     if looks_up:
         assert known.look_up is not None
         endpoint, method, body = known.look_up.replace("{run}", quote(run_id, safe="")), "GET", None
-    # By position: this is made for every run, and names cost as much as the rest of it.
+    # Arguments are given by position: this is made for every run, and keywords would double its cost.
     return Call(
         item.handle,
         item.attempt,
@@ -217,7 +217,10 @@ def _build(item: ClaimedCall, known: Known, vault: Vault) -> Call | Refusal:
 
 
 def _headers(item: ClaimedCall, options: RecordOptions, known: Known, vault: Vault) -> dict[str, str]:
-    """The provider's and the record's, filled in; of two of one name, the record's. WrongSetting: one does not open."""
+    """Return the provider's and the record's headers, filled in; the record's replace the provider's of the same name.
+
+    WrongSetting: a header cannot be opened.
+    """
     if known.problem:
         raise WrongSetting(known.problem)
     if not (known.fills_headers or options.headers):
@@ -229,7 +232,10 @@ def _headers(item: ClaimedCall, options: RecordOptions, known: Known, vault: Vau
 
 
 def _refused(item: ClaimedCall, refusal: Refusal, known: Known, *, now_ms: int) -> CallSettlement:
-    """Headers that cannot be opened count against the provider: its breaker then spares the other runs."""
+    """Return the settlement of a refused run.
+
+    Headers that cannot be opened count against the provider: its breaker then spares the other runs.
+    """
     return CallSettlement(
         handle=item.handle,
         attempt=item.attempt,

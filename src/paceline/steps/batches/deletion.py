@@ -1,4 +1,4 @@
-"""Batches are deleted whole: at once for all who look, and pass by pass in the store."""
+"""Deletion of a batch as a whole: at once for all readers, and pass by pass in the store."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ PASSES_MAX = 1_000_000
 
 
 class Deleting(NamedTuple):
-    """What a round over all batches that are being deleted came to. ``gone``: names of those that no longer exist."""
+    """Result of a round over all batches that are being deleted. ``gone``: names of those that no longer exist."""
 
     runs: int
     records: int
     gone: list[str]
     more: bool
-    """Another round has something to delete at once; else those that are left wait for runs that are out."""
+    """True if another round can delete more at once; else the batches that are left wait for runs that are out."""
 
 
 def delete_batch(store: BatchStore, batch_id: str, *, now_ms: int) -> Batch | None:
-    """Nothing more of the batch starts. Makes the first pass; None: that was all of it."""
+    """Mark the batch deleted, so that none of its runs starts, and make the first pass. None: nothing is left."""
     batch = store.mark_batch_deleted(batch_id, now_ms=now_ms)
     if batch is None:
         raise NotFound(f"There is no batch {batch_id!r}.")
@@ -36,7 +36,10 @@ def delete_batch(store: BatchStore, batch_id: str, *, now_ms: int) -> Batch | No
 def delete_all_of(
     store: BatchStore, batch_id: str, *, read_ms: Callable[[], int], progress: Callable[[Deletion], None]
 ) -> Batch | None:
-    """Deletes a batch pass by pass, as long as a pass finds something to delete; what is left is returned."""
+    """Delete a batch pass by pass, as long as a pass finds something to delete.
+
+    Return the batch if some of it is left.
+    """
     batch = delete_batch(store, batch_id, now_ms=read_ms())
     for _ in range(PASSES_MAX):
         if batch is None or batch.deleting is None:
@@ -52,7 +55,7 @@ def delete_all_of(
 
 
 def go_on_deleting(store: BatchStore, *, now_ms: int, limit: int = PASS_ROWS) -> Deleting:
-    """One bounded pass for each batch that is being deleted."""
+    """Make one bounded pass for each batch that is being deleted."""
     runs, records, more = 0, 0, False
     gone: list[str] = []
     for batch in all_batches(store):

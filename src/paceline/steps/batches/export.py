@@ -1,4 +1,4 @@
-"""A day's runs as a file, page by page: one JSON document to a line, or CSV that a spreadsheet takes for data."""
+"""Export of a day's runs as a file, page by page: one JSON document to a line, or CSV that is safe in a spreadsheet."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ PAGE_RUNS = 1_000
 Format = Literal["ndjson", "csv"]
 COLUMNS = tuple(field.name for field in msgspec.structs.fields(CallRunView))
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""What a formula may begin with. The last four are the full-width forms of the first four."""
+"""Characters that a formula may begin with. The last four are the full-width forms of the first four."""
 _encode_lines = msgspec.json.Encoder().encode_lines
 
 
 def export_day(
     store: BatchStore, day: Day, *, form: Format, state: str | None, provider: str | None
 ) -> Iterator[bytes]:
-    """Holds one page at a time. The first page is read at once, so what is wrong with the question is said at once."""
+    """Return the day's runs as bytes, one page in memory at a time.
+
+    The first page is read immediately, so an invalid query is refused immediately.
+    """
     make: Callable[[Sequence[CallRunView]], bytes] = _encode_lines if form == "ndjson" else _csv_lines
     first = day_runs(store, day, state=state, provider=provider, after=0, limit=PAGE_RUNS)
 
@@ -41,7 +44,7 @@ def export_day(
 
 
 def safe_cell(value: Any) -> Any:
-    """A text that a spreadsheet would take for a formula gets an apostrophe before it."""
+    """Return the value with an apostrophe before a text that a spreadsheet would take for a formula."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value

@@ -1,4 +1,4 @@
-"""Values of headers at rest: sealed, with a mark on those that are templates.
+"""Values of headers as they are stored: sealed, with a mark on those that are templates.
 
 A value that was sealed before there were placeholders has no mark: its braces are sent as they are.
 """
@@ -15,17 +15,17 @@ TEMPLATE_MARK = "template."
 
 
 def seal_headers(headers: Mapping[str, str], vault: Vault) -> dict[str, str]:
-    """Values that stand for "as it is stored" are left as they are."""
+    """Return the headers sealed. Values that mean "as stored" are left as they are."""
     return {name: value if value == HIDDEN else _sealed(value, vault) for name, value in headers.items()}
 
 
 def open_headers(sealed: Mapping[str, str], vault: Vault) -> dict[str, str]:
-    """Each value as a template. Raises WrongSetting if one was sealed with another key."""
+    """Return each value as a template. Raise WrongSetting if one was sealed with another key."""
     return {name: _template(value, vault) for name, value in sealed.items()}
 
 
 def without_mark(sealed: str) -> str:
-    """The sealed text alone, as the vault made it."""
+    """Return the sealed text alone, as the vault made it."""
     return sealed.removeprefix(TEMPLATE_MARK)
 
 

@@ -1,4 +1,4 @@
-"""Plans records that come while their batch's day is on into the rest of it, when core.batches.late_records says."""
+"""Planning of late records into the rest of their batch's day, at the times that core.batches.late_records chooses."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DAYS_MAX = 16
 
 
 def plan_late_records(store: BatchStore, batch: Batch, *, now_ms: int) -> dict[str, int]:
-    """How many runs were made, by date, on the days of the batch that are not over."""
+    """Plan the late records of the batch. Return how many runs were made, by date, on the days that are not over."""
     few = store.late_records(batch, limit=FEW + 1)
     if not few:
         return {}
@@ -35,14 +35,14 @@ def plan_late_records(store: BatchStore, batch: Batch, *, now_ms: int) -> dict[s
             )
             for day in planned
         }
-    if len(planned) == len(days):  # a plan that is under way may not come to them any more: they stay late records
+    if len(planned) == len(days):  # a plan in progress may have passed them: they stay late records
         for first in range(0, len(records), PAGE_RUNS):
             store.forget_late_records(records[first : first + PAGE_RUNS])
     return made
 
 
 def _fill(store: BatchStore, day: Day, records: Sequence[LateRecord], *, now_ms: int) -> int:
-    """Each into the largest gap near its place. Returns how many runs were made."""
+    """Plan each record into the largest gap near its place. Return how many runs were made."""
     left = store.unplanned(day, [late.record for late in records])
     page = no_placements()
     for late in records:

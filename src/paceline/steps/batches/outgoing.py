@@ -1,4 +1,4 @@
-"""Batches' runs for workers that users write themselves: claimed in order, settled and extended by their leases."""
+"""Runs of batches for workers that users write themselves: claimed in order, settled and extended by their leases."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ class CallItem(msgspec.Struct, frozen=True):
 
 
 class WorkerClaim(NamedTuple):
-    """What a worker claimed, and when there may be more; None: nobody knows of any."""
+    """Runs that a worker claimed, and when there may be more; None: not known."""
 
     items: list[CallItem]
     next_ms: int | None
 
 
 class CallRunClaim(msgspec.Struct, frozen=True):
-    """A worker asks for a run by its id. ``attempt`` None: any. ``provider`` None: of whichever provider."""
+    """Request of a worker for a run by its id. ``attempt`` None: any. ``provider`` None: any."""
 
     run: str
     attempt: int | None
@@ -72,7 +72,7 @@ class RecordedCall(NamedTuple):
 
 
 def claim_for_worker(store: BatchStore, provider_id: str, *, now_ms: int, runs_max: int, lease_ms: int) -> WorkerClaim:
-    """Claims runs of a provider of kind ``outgoing``, in order; NotFound or NotClaimable for another one."""
+    """Claim runs of a provider of kind ``outgoing``, in order; raise NotFound or NotClaimable for another one."""
     provider = _outgoing_provider(store, provider_id)
     claimed = store.claim_for_worker(provider.number, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
     items = _hand_out(store, provider, claimed, now_ms=now_ms)
@@ -80,7 +80,7 @@ def claim_for_worker(store: BatchStore, provider_id: str, *, now_ms: int, runs_m
 
 
 def claim_call_run(store: BatchStore, ask: CallRunClaim, *, now_ms: int) -> CallItem:
-    """Claims one run by its id, if it is the next of its provider; else NotFound or NotClaimable."""
+    """Claim one run by its id, if it is the next of its provider; else raise NotFound or NotClaimable."""
     run = _find(store, ask)
     provider = _outgoing_provider(store, run.provider)
     if (ended := why_not_claimable(run, ask.attempt, now_ms=now_ms)) is not None:
@@ -95,7 +95,7 @@ def claim_call_run(store: BatchStore, ask: CallRunClaim, *, now_ms: int) -> Call
 def settle_reports(
     store: BatchStore, reports: Sequence[OutcomeReport], *, now_ms: int
 ) -> list[RecordedCall | PacelineError]:
-    """Settles batches' runs in one act: for each what it came to, or NotFound, StaleLease or InvalidInput.
+    """Settle batches' runs in one act. Return the result of each, or NotFound, StaleLease or InvalidInput.
 
     Of several reports of one run the first that holds its lease counts; the others are stale.
     """
@@ -122,7 +122,7 @@ def settle_reports(
 
 
 def extend_call_lease(store: BatchStore, run: str, *, lease: str, by_ms: int, provider: str | None, now_ms: int) -> int:
-    """Moves the end of a lease. Returns the new end, counted from now."""
+    """Move the end of a lease. Return the new end, counted from now."""
     fence = parse_lease(lease, handle_max=HANDLE_MAX)
     out = store.out_calls([fence[0]] if fence else [])
     found = _leased_run(out, fence, run, provider=provider, policies=_Policies(store))
@@ -133,7 +133,7 @@ def extend_call_lease(store: BatchStore, run: str, *, lease: str, by_ms: int, pr
 
 
 def give_back_calls(store: BatchStore, items: Sequence[CallItem], *, now_ms: int) -> None:
-    """Releases runs that were claimed and whose answer reached nobody."""
+    """Release claimed runs whose answer reached nobody."""
     fences = [fence for item in items if (fence := parse_lease(item.lease, handle_max=HANDLE_MAX)) is not None]
     if fences:
         store.release_calls(fences, now_ms=now_ms)
@@ -173,7 +173,10 @@ def _outgoing_provider(store: BatchStore, provider_id: str) -> ProviderDefinitio
 def _hand_out(
     store: BatchStore, provider: ProviderDefinition, claimed: Sequence[ClaimedCall], *, now_ms: int
 ) -> list[CallItem]:
-    """Returns the runs to work on. What an earlier attempt may have done, and must not be repeated, ends here."""
+    """Return the runs to work on.
+
+    A run that an earlier attempt may have done, and that must not be repeated, ends here.
+    """
     policy = policy_of(provider.spec)
     items: list[CallItem] = []
     refused: list[CallSettlement] = []
@@ -221,9 +224,10 @@ def _leased_run(
     provider: str | None,
     policies: _Policies,
 ) -> OutCall:
-    """The run of a lease. NotFound: it is another run's; StaleLease: it is not out, whether it exists or not.
+    """Return the run of a lease, or raise an error.
 
-    OutOfScope: it is of another provider than the one that is asked for.
+    NotFound: the lease is another run's. StaleLease: the run is not out, whether it exists or not. OutOfScope: the run
+    is of another provider than the one that is asked for.
     """
     if fence is None or parse_call_run_id(run) is None:
         raise no_lease(run)

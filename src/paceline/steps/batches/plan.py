@@ -1,4 +1,4 @@
-"""Plans a batch's day: makes its runs page by page and once, however many processes plan it or start again."""
+"""Planning of a batch's day: its runs are made page by page and once, however many processes plan it or restart."""
 
 from __future__ import annotations
 
@@ -37,14 +37,17 @@ Progress = Callable[["PlanReport"], None]
 
 
 class PlanReport(msgspec.Struct, frozen=True):
-    """``enqueued`` and ``skipped`` are this call's own; ``already`` is what others, or earlier calls, had planned."""
+    """Counts of a plan. ``enqueued`` and ``skipped`` are this call's own.
+
+    ``already`` counts runs planned by others or by earlier calls.
+    """
 
     enqueued: int
     already: int
     skipped: int
     finished: bool = True
     records: int = 0
-    """How many the day's plan has, for a bar that shows how far it is."""
+    """Number of records in the day's plan, for a progress bar."""
 
 
 class PlannedDay(NamedTuple):
@@ -54,7 +57,7 @@ class PlannedDay(NamedTuple):
 
 
 class DueReport(msgspec.Struct, frozen=True):
-    """``next_ms``: when the next window begins; None if there is none."""
+    """Result of a planning pass. ``next_ms``: when the next window begins; None if there is none."""
 
     days: list[PlannedDay]
     newcomers: int
@@ -70,7 +73,7 @@ def plan_day(
     progress: Progress = lambda _report: None,
     keep_on: Callable[[], bool] = lambda: True,
 ) -> PlanReport:
-    """Plans a day to its end, or goes on where an earlier plan of it stopped. It may be stopped after each page."""
+    """Plan a day to its end, or go on where an earlier plan of it stopped. It may be stopped after each page."""
     there = store.day(batch, day.isoformat())
     if there is None:
         window = plan_window(batch.spec, day, now_ms=now_ms)
@@ -86,7 +89,10 @@ def plan_day(
 
 
 def plan_pages(store: Store, batch: Batch, day: Day, *, now_ms: int) -> Iterator[PlanReport]:
-    """One bounded act for each page; tells what this planner has made so far, and at the end that it is finished."""
+    """Plan page by page, each in one bounded act.
+
+    Yield what this planner has made so far, and at the end that it is finished.
+    """
     plan, begin = read_plan(store, batch, day)
     enqueued = skipped = 0
     for _ in range(PAGES_MAX):
@@ -106,14 +112,14 @@ def plan_pages(store: Store, batch: Batch, day: Day, *, now_ms: int) -> Iterator
             yield PlanReport(enqueued, 0, skipped, finished=False, records=plan.records)
         elif (there := store.day(batch, day.date)) is None or there.state == "planned":
             break
-        else:  # another planner was faster: go on from where it stands by now
+        else:  # another planner was faster: go on from where it is now
             day = there
             plan, begin = read_plan(store, batch, day)
     yield PlanReport(enqueued, 0, skipped, records=plan.records)
 
 
 def plan_due(store: Store, *, now_ms: int, keep_on: Callable[[], bool] = lambda: True) -> DueReport:
-    """What the daemon plans by itself: windows that have begun, plans that were cut short, and newcomers."""
+    """Plan what the daemon plans by itself: windows that have begun, plans that were cut short, and late records."""
     days: list[PlannedDay] = []
     newcomers, next_ms = 0, NEVER_MS
     for batch in all_batches(store):
@@ -133,8 +139,9 @@ def plan_due(store: Store, *, now_ms: int, keep_on: Callable[[], bool] = lambda:
 
 
 def due_dates(store: BatchStore, batch: Batch, today: date) -> list[date]:
-    """Oldest first: today if it began after the batch was made, days left half planned, and what ``all`` makes up for.
+    """Return the dates to plan, oldest first.
 
+    These are today if it began after the batch was made, days left half planned, and days that ``all`` makes up for.
     Days that began before the batch's last edit are not made up for: a person looked at it, and may have paused it.
     """
     days = store.days(batch, before=None, limit=2 * MISSED_DAYS_MAX + RERUNS_MAX)
@@ -155,7 +162,7 @@ def all_batches(store: BatchStore) -> Iterator[Batch]:
 
 
 def _with_already(store: BatchStore, batch: Batch, day: date, mine: PlanReport) -> PlanReport:
-    """What the day holds, less what this call made, was made by others or before."""
+    """Return the report with ``already``: the day's runs less those that this call made."""
     there = store.day(batch, day.isoformat())
     assert there is not None
     already = there.enqueued + there.skipped - mine.enqueued - mine.skipped

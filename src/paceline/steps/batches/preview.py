@@ -1,4 +1,4 @@
-"""What a day's plan would be, and whether its providers can keep up with it. Nothing is written."""
+"""Preview of a day's plan, and whether its providers can keep up with it. Nothing is written."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from paceline.ports import BatchStore
 from paceline.steps.views.days import EvennessView, WindowView, evenness_view, histogram
 
 LATENCY_RUNS = 100
-"""A provider's expected latency is the mean over those of its newest so many results that were done."""
+"""Number of a provider's newest results from which its expected latency is averaged, over those that were done."""
 
 
 class ProviderPreview(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ class Preview(msgspec.Struct, frozen=True):
 
 
 def preview(store: BatchStore, batch: Batch, day: date, *, now_ms: int) -> Preview:
-    """The plan as it would be made now, from the very function that makes it."""
+    """Return the plan as it would be made now, by the same function that makes it."""
     on_date = day.isoformat()
     there = store.day(batch, on_date)
     window = Window(there.start_ms, there.end_ms) if there else plan_window(batch.spec, day, now_ms=now_ms)
@@ -94,14 +94,14 @@ def preview(store: BatchStore, batch: Batch, day: date, *, now_ms: int) -> Previ
 
 
 def read_plan(store: BatchStore, batch: Batch, day: Day) -> tuple[DayPlan, int]:
-    """A day's plan from its records, and where its next page begins."""
+    """Return a day's plan from its records, and where its next page begins."""
     order = store.plan_order(batch, day.cursor)
     window, jitter_ms_max = Window(day.start_ms, day.end_ms), parse_duration_ms(batch.spec.jitter) or 0
     return DayPlan(order, window, batch=batch.id, jitter_ms_max=jitter_ms_max), order.begin
 
 
 def read_page(store: BatchStore, plan: DayPlan, begin: int) -> Placements:
-    """The runs of a page; names of records are read only for their jitter."""
+    """Return the runs of a page; names of records are read only for their jitter."""
     names = store.record_names(plan.page_records(begin)) if plan.has_jitter else {}
     return plan.page(begin, names)
 

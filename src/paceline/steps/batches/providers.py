@@ -1,4 +1,4 @@
-"""Operators put, pause, resume and remove providers. Their secrets are sealed before the store sees them."""
+"""Providers: put, paused, resumed and removed by operators. Their secrets are sealed before the store sees them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from paceline.steps.edit import edit
 def put_provider(
     store: BatchStore, vault: Vault, provider_id: str, body: bytes, *, expected_revision: int | None = None, now_ms: int
 ) -> ProviderPut:
-    """A provider from JSON. A header given back as it is shown keeps the value that is stored."""
+    """Put a provider from JSON. A header given as it is shown (hidden) keeps the stored value."""
     if problem := id_problem(provider_id, "/id"):
         raise InvalidInput.of(problem)
     return put_provider_spec(
@@ -29,7 +29,7 @@ def put_provider(
 def put_provider_spec(
     store: BatchStore, vault: Vault, provider_id: str, spec: ProviderSpec, *, expected_revision: int | None, now_ms: int
 ) -> ProviderPut:
-    # Values that stand for "as it is stored" are filled in by keep_hidden.
+    # Values that mean "as stored" are filled in by keep_hidden.
     sealed = msgspec.structs.replace(spec, headers=seal_headers(spec.headers, vault))
 
     def changed(stored: ProviderSpec | None) -> ProviderSpec:
@@ -41,7 +41,10 @@ def put_provider_spec(
 def set_provider_paused(
     store: BatchStore, provider_id: str, *, paused: bool, expected_revision: int | None = None, now_ms: int
 ) -> ProviderPut:
-    """Paused, it starts nothing more. Resumed, it catches up at the pace that ``core.batches.pace`` sets."""
+    """Pause or resume a provider.
+
+    Paused, it starts nothing more. Resumed, it catches up at the pace that ``core.batches.pace`` sets.
+    """
 
     def changed(stored: ProviderSpec | None) -> ProviderSpec:
         if stored is None:
@@ -83,9 +86,9 @@ def _edit(
     expected_revision: int | None,
     now_ms: int,
 ) -> ProviderPut:
-    """Writes the changed spec only onto the one that was read; tries again if somebody wrote in between.
+    """Write the changed spec only onto the one that was read; try again if somebody wrote in between.
 
-    With ``expected_revision``, RevisionMismatch unless that is the revision that is stored; 0: none.
+    With ``expected_revision``, raise RevisionMismatch unless that is the stored revision; 0: none.
     """
 
     def attempt() -> ProviderPut | None:

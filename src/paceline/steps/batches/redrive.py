@@ -1,4 +1,4 @@
-"""Dead letters: listed, put back in order and paced, or let go."""
+"""Dead letters: listed, put back in order and paced, or discarded."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ PASS_RUNS = 1_000
 PASSES_MAX = 10_000
 RUNS_MAX = 10_000
 MESSAGES_MAX = 1_000
-"""Of each dead queue in one act."""
+"""Maximum number of messages of each dead queue in one act."""
 GAP_MS = 1_000
-"""Dead letters that are put back are due so far apart at each provider, or further if its rate asks for it."""
+"""Time between redriven dead letters of one provider; longer if its rate requires that."""
 
 
 class DeadPage(NamedTuple):
@@ -27,7 +27,7 @@ class DeadPage(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """What became of the messages in dead queues. ``queues``: how many of each were redriven."""
+    """Result of replaying dead queues. ``queues``: how many messages of each were redriven."""
 
     redriven: int
     dropped: int
@@ -43,7 +43,10 @@ def choose(
     batch: str | None = None,
     date: str | None = None,
 ) -> DeadChoice:
-    """Something must be named: nobody redrives everything by leaving a field out."""
+    """Return a choice of dead letters.
+
+    Something must be named: nobody redrives everything by leaving a field out.
+    """
     if runs is None and provider is None and batch is None:
         raise InvalidInput.of(FieldProblem("", 'name "runs", a "provider", or a "batch" (with a "date")'))
     if date is not None and batch is None:
@@ -53,7 +56,7 @@ def choose(
 
 
 def refuse_beside_queues(**named: object) -> None:
-    """Messages in dead queues are no runs: a choice among runs says nothing of them."""
+    """Raise InvalidInput if runs are chosen along with dead queues, whose messages are no runs."""
     if wrong := [name for name, value in named.items() if value is not None]:
         raise InvalidInput.of(*(FieldProblem(f"/{name}", 'not with "queues": leave it out') for name in wrong))
 
@@ -63,7 +66,7 @@ def list_dead(store: BatchStore, choice: DeadChoice, *, after: int, limit: int) 
 
 
 def redrive(store: BatchStore, choice: DeadChoice, *, now_ms: int, gap_ms: int = GAP_MS) -> int:
-    """Every chosen dead letter that ended until now, once; what dies again meanwhile stays dead."""
+    """Redrive every chosen dead letter that has ended by now, once; a run that dies again meanwhile stays dead."""
     total = 0
     for _ in range(PASSES_MAX):
         done = store.redrive(choice, gap_ms=gap_ms, now_ms=now_ms, limit=PASS_RUNS)
@@ -74,7 +77,7 @@ def redrive(store: BatchStore, choice: DeadChoice, *, now_ms: int, gap_ms: int =
 
 
 def replay(store: Store, *, now_ms: int, messages_max: int = MESSAGES_MAX) -> Replay:
-    """Sends messages of dead queues again, each once. What nobody followed is followed before it is forgotten."""
+    """Send messages of dead queues again, each once. Changes are reacted to before their messages are deleted."""
     if not isinstance(store, HasDeadQueues):
         return Replay(0, 0, 0, {})
     done = store.replay_dead(now_ms=now_ms, limit=messages_max, react=lambda: react_to_all(store, now_ms=now_ms))
@@ -97,7 +100,10 @@ def discard(store: BatchStore, choice: DeadChoice) -> int:
 
 
 def _handles(store: BatchStore, runs: Sequence[str]) -> tuple[int, ...]:
-    """Runs that are not there, or are no dead letters, are passed over: a second press finds them so."""
+    """Return the handles of the runs.
+
+    Missing runs are passed over, so that a repeated request does no harm.
+    """
     if len(runs) > RUNS_MAX:
         raise InvalidInput.of(FieldProblem("/runs", f"at most {RUNS_MAX} runs"))
     handles: list[int] = []

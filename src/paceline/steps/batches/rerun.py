@@ -1,4 +1,4 @@
-"""Runs what ended on a day again, once however often it is asked; core.batches.reruns has the rules."""
+"""Reruns of a day's ended runs, made once however often somebody asks; core.batches.reruns has the rules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ RECORDS_MAX = 10_000
 
 
 class Rerun(NamedTuple):
-    """``enqueued``: by this call. ``rerun``: the number of the round; 0 if there was nothing to run again."""
+    """Result of a rerun.
+
+    ``enqueued``: by this call. ``rerun``: the number of the round; 0 if nothing was to run again.
+    """
 
     enqueued: int
     rerun: int
@@ -45,7 +48,7 @@ def rerun(
     records: Sequence[str] | None = None,
     now_ms: int,
 ) -> Rerun:
-    """Runs those again whose newest run is in a state, or those of named records; what has not ended is left alone."""
+    """Run records again whose newest run is in a state, or named records; runs that have not ended are left alone."""
     if (state is None) == (records is None):
         raise InvalidInput.of(FieldProblem("", 'name either a "state" or "records"'))
     rounds = _rounds(store, batch, reruns.split_round(date)[0])
@@ -76,7 +79,7 @@ def _rounds(store: BatchStore, batch: Batch, date: str) -> _Rounds:
 
 
 def _is_open(store: BatchStore, day: Day) -> bool:
-    """Also while it is being filled: what was made first may have ended by then."""
+    """Return whether the round has open runs or is being filled: the first ones made may have ended by then."""
     return day.state == "planning" or any(count.state not in reruns.ENDED_STATES for count in store.day_counts(day))
 
 
@@ -87,7 +90,7 @@ def _ended_state(text: str) -> CallState:
 
 
 def _in_state(store: BatchStore, rounds: Sequence[Day], state: CallState) -> Iterator[CallRun]:
-    """Of each record its newest run, if it is in the state."""
+    """Yield the newest run of each record, if it is in the state."""
     for index, day in enumerate(rounds):
         after: int | None = 0
         while after is not None:
@@ -114,9 +117,10 @@ def _newest(store: BatchStore, batch: Batch, rounds: Sequence[Day], name: str) -
 
 
 def _again(store: BatchStore, batch: Batch, runs: Iterable[CallRun]) -> Iterator[tuple[reruns.Again, int | None]]:
-    """At the provider where it ran; if that was removed, at the one that its record names. Without one it stays.
+    """Yield each run to make, with the handle of its run if that is a dead letter.
 
-    Each with the handle of its run if that is a dead letter. Runs themselves are not kept: a day may have a million.
+    It runs at the provider where it ran; if that was removed, at the one that its record names; without one it is left
+    out. The runs themselves are not kept: a day may have a million.
     """
     numbers: dict[str, int | None] = {}
     for run in runs:
@@ -134,7 +138,10 @@ def _again(store: BatchStore, batch: Batch, runs: Iterable[CallRun]) -> Iterator
 def _enqueue(
     store: BatchStore, batch: Batch, rounds: _Rounds, again: Sequence[tuple[reruns.Again, int | None]], *, now_ms: int
 ) -> int:
-    """The round is open while it is filled. Cut short, the next call fills the rest, and each run is made once."""
+    """Make the runs of the round, which is open meanwhile. Return how many.
+
+    If it is cut short, the next call makes the rest, and each run is made once.
+    """
     date = rounds.ended[0].date
     counts = Counter(one.provider for one, _ in again)
     room = plan_window(batch.spec, dt.date.fromisoformat(date), now_ms=now_ms)
@@ -151,7 +158,7 @@ def _enqueue(
         enqueued += store.plan_late_records(day, page).enqueued
     store.close_day(day)
     dead = [handle for _, handle in again if handle is not None]
-    for first in range(0, len(dead), PAGE):  # the new run is there in their place
+    for first in range(0, len(dead), PAGE):  # the new run takes their place
         store.discard(DeadChoice(handles=tuple(dead[first : first + PAGE])), limit=PAGE)
     return enqueued
 

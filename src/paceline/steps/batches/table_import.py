@@ -1,4 +1,4 @@
-"""Imports records from a table page by page. Where it stands is kept, so an import that was cut short goes on there."""
+"""Import of records from a table, page by page. Its position is kept, so an interrupted import goes on there."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from paceline.steps.collection import Collection
 
 PAGES_MAX = 1_000_000
 KEPT_MS = 7 * 86_400_000
-"""A place that nobody has come back to for so long is forgotten."""
+"""Time after which the position of an import that nobody has continued is forgotten."""
 
 
 class ImportPlace(msgspec.Struct, frozen=True):
-    """Where an import stands: the cursor of the next page, and how many items came before it."""
+    """Position of an import: the cursor of the next page, and how many items came before it."""
 
     cursor: str
     items: int
@@ -36,9 +36,9 @@ def import_table(
     now_ms: int,
     from_start: bool = False,
 ) -> int:
-    """Puts every item of the table, each page before its place is kept: cut short, one page is put again.
+    """Put every item of the table; each page is put before its position is kept, so one page may be put again.
 
-    ``put`` gets the items and the number of those before them. Returns how many came before this call.
+    ``put`` gets the items and the number of those before them. Return how many came before this call.
     """
     key = f"{batch.number}/{name}"
     place = None if from_start else PLACES.get(store, key)

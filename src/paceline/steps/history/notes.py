@@ -1,4 +1,4 @@
-"""Notes without which history cannot be judged: set-backs of the clock, retentions, limits, strays at RIPE."""
+"""Notes that are needed to judge history: set-backs of the clock, retentions, limits, strays at RIPE."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ RETENTION = Collection("retention", RetentionFact)
 SHORTEST = "shortest"
 LIMITS_MAX = 50
 SET_BACK_KEPT_MS = 400 * 86_400_000
-"""Longer than anything is kept that a set-back may excuse."""
+"""Time for which set-backs are kept, longer than anything that one may excuse."""
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """Daily credits that a user had before, each with when they were changed; the newest ones."""
+    """Earlier daily credits of a user, each with the time of its change; the newest ones."""
 
     before: tuple[tuple[int, int], ...] = ()
 
@@ -29,7 +29,7 @@ class AccountLimits(msgspec.Struct, frozen=True):
 
 
 class Disabled(msgspec.Struct, frozen=True):
-    """When a user was disabled and enabled again; None: not yet. The newest spans."""
+    """Times at which a user was disabled and enabled again; None: not yet. The newest spans."""
 
     spans: tuple[tuple[int, int | None], ...] = ()
 
@@ -42,7 +42,7 @@ STRAY_KEPT_MS = 400 * 86_400_000
 
 
 def note_limit(store: ItemStore, user: str, *, daily_credits: int, now_ms: int) -> None:
-    """Note what a user's daily credits were until now."""
+    """Note a user's daily credits up to now."""
 
     def longer(known: Limits | None) -> Limits:
         before = (*(known or Limits()).before, (daily_credits, now_ms))
@@ -84,7 +84,7 @@ def note_stray(store: ItemStore, stray: StrayFact) -> None:
 
 
 def note_set_back(store: ItemStore, *, from_ms: int, to_ms: int) -> None:
-    """Note that a clock which showed the one time was set back to the other."""
+    """Note that a clock which showed ``from_ms`` was set back to ``to_ms``."""
     note = SetBackFact(from_ms, to_ms)
     SET_BACKS.put(store, f"{to_ms:015}-{from_ms:015}", note, expires_ms=from_ms + SET_BACK_KEPT_MS)
 

@@ -22,7 +22,7 @@ from paceline.errors import NotFound
 
 
 def only_batch(facts: Iterable[Fact], batch: str, date: str | None) -> Iterator[Fact]:
-    """Yields the notes, and the days and runs of a batch. NotFound: there is no such day."""
+    """Yield the notes, and the days and runs of a batch. NotFound: there is no such day."""
     days: set[int] = set()
     for fact in facts:
         match fact:
@@ -40,7 +40,7 @@ def only_batch(facts: Iterable[Fact], batch: str, date: str | None) -> Iterator[
 
 
 def only_job(facts: Iterable[Fact], job: str) -> Iterator[Fact]:
-    """Yields the notes, and a job with its measurements and postings. NotFound: there is no such job.
+    """Yield the notes, and a job with its measurements and postings. NotFound: there is no such job.
 
     The sums of meters belong to all jobs, so they are left out.
     """

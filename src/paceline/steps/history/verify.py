@@ -1,4 +1,4 @@
-"""Judge history: stream the facts of a store past the judges of core, holding one group of them at a time."""
+"""Judgement of history: the facts of a store are streamed past the judges of core, one group in memory at a time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Progress = Callable[[int, int | None], None]
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What the judges say of each promise, and how many runs there were."""
+    """Verdict on each promise, and the number of runs."""
 
     verdicts: list[Verdict]
     runs: int
@@ -42,7 +42,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def note_facts(store: Store) -> Iterator[Fact]:
-    """Yields the notes that come before everything else: set-backs of the clock, the retention, disabled users."""
+    """Yield the notes that come before everything else: set-backs of the clock, the retention, disabled users."""
     yield from (found.value for found in SET_BACKS.walk(store) if found.value is not None)
     retention = RETENTION.get(store, SHORTEST)
     if retention is not None:
@@ -52,7 +52,7 @@ def note_facts(store: Store) -> Iterator[Fact]:
 
 
 def job_notes(store: Store) -> Iterator[Fact]:
-    """Yields what comes before the meters: limits that users and accounts had, and what was a stray at RIPE."""
+    """Yield the notes that come before the meters: earlier limits of users and accounts, and strays at RIPE."""
     for found in LIMITS.walk(store):
         for daily_credits, until_ms in found.value.before if found.value else ():
             yield LimitFact(found.key, daily_credits, until_ms)
@@ -63,7 +63,7 @@ def job_notes(store: Store) -> Iterator[Fact]:
 
 
 def store_facts(store: Store) -> Iterator[Fact]:
-    """Yields all facts of a store, the notes first."""
+    """Yield all facts of a store, the notes first."""
     return chain(note_facts(store), store.monitor_facts(), store.call_facts(), job_notes(store), store.job_facts())
 
 
@@ -71,10 +71,10 @@ Select = Callable[[Iterable[Fact]], Iterable[Fact]]
 
 
 def verify(store: Store, rules: Rules, *, progress: Progress, select: Select = iter) -> Report:
-    """Judge what the store has kept; ``select`` chooses among the facts.
+    """Judge the history in the store; ``select`` chooses among the facts.
 
-    An engine that is read while others write is read twice if something seems wrong, and only what was wrong both
-    times is told.
+    An engine that is read while others write is read twice if something seems wrong, and only what was wrong both times
+    is reported.
     """
     report = judge(select(store_facts(store)), rules, apart_ms=store.traits.apart_ms, progress=progress)
     if report.passed or not store.traits.remote:
@@ -84,7 +84,7 @@ def verify(store: Store, rules: Rules, *, progress: Progress, select: Select = i
 
 
 def judge(facts: Iterable[Fact], rules: Rules, *, apart_ms: int = 0, progress: Progress) -> Report:
-    """Judge a stream of facts. Set-backs and the retention, where there are some, stand before the rest."""
+    """Judge a stream of facts. Set-backs and the retention, if there are any, come before the rest."""
     notes, rest = _split(iter(facts))
     rules = _with_notes(rules, notes, apart_ms=apart_ms)
     court, counted = Court(), _Counted(progress)
@@ -96,7 +96,7 @@ def judge(facts: Iterable[Fact], rules: Rules, *, apart_ms: int = 0, progress: P
 
 
 def _with_notes(rules: Rules, notes: list[Fact], *, apart_ms: int) -> Rules:
-    """Runs were kept for as long as the settings say now, unless a note says that it was once less."""
+    """Return the rules with the notes: runs were kept as long as the settings say now, unless a note says less."""
     set_backs = [note for note in notes if isinstance(note, SetBackFact)]
     shortest = [note for note in notes if isinstance(note, RetentionFact)]
     return rules._replace(
@@ -116,7 +116,7 @@ def _split(facts: Iterator[Fact]) -> tuple[list[Fact], Iterator[Fact]]:
 
 
 class _Counted:
-    """Counts runs as they pass, and tells now and then."""
+    """Counts runs as they pass, and reports progress now and then."""
 
     def __init__(self, progress: Progress) -> None:
         self.runs = 0
@@ -132,7 +132,7 @@ class _Counted:
 
 
 def export_facts(lines: Iterable[bytes]) -> Iterator[Fact]:
-    """Yields the facts in an export. MalformedBody: it is none, or not all of it is there."""
+    """Yield the facts in an export. MalformedBody: it is none, or it is not complete."""
     number, tail = 0, None
     for number, text in enumerate(lines, start=1):
         line = read_line(text, number=number)

@@ -1,4 +1,4 @@
-"""Questions to RIPE in the name of an account: with a key of its own, and the next one if RIPE refuses the first."""
+"""Questions to RIPE on behalf of an account: with a key of its own, and the next one if RIPE refuses the first."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from paceline.steps.jobs.atlas_keys import OpenKey, find_key, no_key_reason, ope
 
 KEYS_TRIED_MAX = 10
 LOSTS_MAX = 3
-"""So many questions of a pass may go unanswered; then RIPE is left alone until the next."""
+"""Number of unanswered questions in a pass after which RIPE is left alone until the next pass."""
 NOBODY = OpenKey("", "")
-"""Asks as anybody may: for what is public."""
+"""Stands for no key: only public information is readable."""
 
 T = TypeVar("T")
 
@@ -32,14 +32,14 @@ class Quarantined(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """What could not be asked or done at RIPE, and will be tried again."""
+    """Problem at RIPE; the question or action will be tried again."""
 
     account: str
     reason: str
 
 
 class Asked(NamedTuple, Generic[T]):
-    """``key`` is the one that the answer was given to."""
+    """Answer to a question. ``key`` is the one that was used."""
 
     answer: T | Unanswered
     key: OpenKey
@@ -54,7 +54,7 @@ def ask(
     *,
     prefer: str | None = None,
 ) -> Asked[T]:
-    """Asks with a key of the account, or without one if none can be used. A key that RIPE refuses is quarantined."""
+    """Ask with a key of the account, or without one if none can be used. A key that RIPE refuses is quarantined."""
     refused: list[Quarantined] = []
     for _ in range(KEYS_TRIED_MAX):
         key = find_key(store, vault, account, prefer=prefer) or NOBODY
@@ -67,7 +67,7 @@ def ask(
 
 
 def ask_as_owner(store: JobStore, vault: Vault, account: str, question: Callable[[str], T | Unanswered]) -> Asked[T]:
-    """For what RIPE tells the account alone: without a key it is not even asked."""
+    """Ask for what RIPE tells the account alone: without a key RIPE is not even asked."""
 
     def asked_by(secret: str) -> T | Unanswered:
         return question(secret) if secret else Refused("key", cut(no_key_reason(store, vault, account)))
@@ -78,7 +78,7 @@ def ask_as_owner(store: JobStore, vault: Vault, account: str, question: Callable
 def ask_any(
     store: JobStore, vault: Vault, account: str, first: OpenKey, question: Callable[[str], T | Unanswered]
 ) -> T | Unanswered:
-    """Asks with the account's other keys too if the first may not: a key can lack one permission only."""
+    """Ask, and ask again with the account's other keys if the first is refused: a key can lack a single permission."""
     answer = question(first.secret)
     for key in islice(open_keys(store, vault, account), KEYS_TRIED_MAX):
         if not (isinstance(answer, Refused) and answer.scope == "key"):
@@ -89,10 +89,10 @@ def ask_any(
 
 
 def says_pause(answer: object) -> bool:
-    """Returns whether RIPE asks everybody to wait, or something other than RIPE answered."""
+    """Return whether RIPE asks everybody to wait, or something other than RIPE answered."""
     return isinstance(answer, Refused) and answer.scope == "global"
 
 
 def pause_until_ms(answer: Unanswered, *, refusals: int, now_ms: int) -> int:
-    """The whole back-off: only one process asks at a time, so nobody else comes back at the same moment."""
+    """Return the end of the whole back-off, without jitter: only one process asks at a time."""
     return backoff_until_ms(refusals, now_ms=now_ms, retry_after_ms=answer.retry_after_ms, chance=1.0)

@@ -1,4 +1,4 @@
-"""Visits all accounts in one pass, in which RIPE is asked about each."""
+"""Walk over all accounts in one pass, in which RIPE is asked about each."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ T = TypeVar("T")
 def walk_accounts(
     store: JobStore, report: T, visit: Callable[[T, Account], tuple[T, Unanswered | None]], *, clock: Clock
 ) -> tuple[T, int | None]:
-    """Returns the report after the last visit, and until when RIPE asks for a pause, if it does.
+    """Return the report after the last visit, and until when RIPE asks for a pause, if it does.
 
-    ``visit`` takes the report so far. It returns the report with the account in it, and what went unanswered last.
-    The walk ends early at a pause, or when too many questions went unanswered.
+    ``visit`` takes the report so far. It returns the report with the account in it, and the last question that went
+    unanswered. The walk ends early at a pause, or when too many questions went unanswered.
     """
     lost, now_ms = 0, clock.now_ms()
     for account in store.accounts(now_ms=now_ms, releases_until_ms=now_ms):

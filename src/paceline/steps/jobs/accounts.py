@@ -1,4 +1,4 @@
-"""Operators put accounts, and add, enable, disable and remove their keys. Secrets are sealed before the store."""
+"""Accounts and their keys, as operators put and change them. Secrets are sealed before they are stored."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _SPEC = msgspec.json.Decoder(AccountSpec)
 def put_account(
     store: Store, account_id: str, body: bytes, *, seen: SeenAccount | None = None
 ) -> Literal["created", "replaced", "unchanged"]:
-    """An account from JSON. What is not given has the limit that RIPE gives everybody."""
+    """Put an account from JSON. Missing limits are those that RIPE gives everybody."""
     return put_account_spec(store, account_id, decode(_SPEC, body), seen=seen)
 
 
 def put_account_spec(
     store: Store, account_id: str, spec: AccountSpec, *, seen: SeenAccount | None = None
 ) -> Literal["created", "replaced", "unchanged"]:
-    """With ``seen``, only onto that, else RevisionMismatch."""
+    """Put an account. With ``seen``, only onto that state, else raise RevisionMismatch."""
     limits = {
         "/concurrent": spec.concurrent,
         "/daily_results": spec.daily_results,
@@ -58,7 +58,7 @@ def put_account_spec(
 
 
 def _note_limits(store: Store, account_id: str, spec: AccountSpec) -> None:
-    """Notes the limits for those who judge history; with the first note also those of before."""
+    """Note the limits for the judgement of history; with the first note also the previous ones."""
     specs = [spec]
     if ACCOUNT_LIMITS.get(store, account_id) is None:
         before = store.account(account_id, now_ms=0)
@@ -69,7 +69,7 @@ def _note_limits(store: Store, account_id: str, spec: AccountSpec) -> None:
 def edit_account(
     store: Store, account_id: str, changes: Mapping[str, Any], *, now_ms: int
 ) -> Literal["created", "replaced", "unchanged"]:
-    """Changes what is named and keeps the rest; tries again if somebody wrote in between."""
+    """Change the named fields and keep the rest; try again if somebody wrote in between."""
 
     def attempt() -> Literal["created", "replaced", "unchanged"]:
         seen = see_account(store, account_id, now_ms=now_ms)
@@ -96,7 +96,7 @@ def get_account(store: JobStore, account_id: str, *, now_ms: int) -> Account:
 
 
 def add_key(store: JobStore, vault: Vault, account_id: str, secret: str, *, label: str = "", now_ms: int) -> StoredKey:
-    """From here on only the vault can open it; the last four characters tell it from others."""
+    """Seal and store a key. From here on only the vault can open it; its last four characters identify it."""
     _check_fields(secret, label)
     added = store.add_key(AddKey(account_id, vault.seal(secret), secret[-4:], label), now_ms=now_ms)
     if added.disposition == "no_account" or added.key is None:
@@ -112,7 +112,7 @@ def add_key(store: JobStore, vault: Vault, account_id: str, secret: str, *, labe
 
 
 class CheckedKey(NamedTuple):
-    """``unverified``: what the key needs and nobody could find out before it is used; None: it was not tried at all."""
+    """A stored key. ``unverified``: permissions that could not be verified; None: the key was not tried at all."""
 
     key: StoredKey
     unverified: tuple[str, ...] | None
@@ -128,7 +128,7 @@ def check_and_add_key(
     label: str = "",
     now_ms: int,
 ) -> CheckedKey:
-    """The key is tried on what a pool needs before it is stored. ``atlas`` None: it is stored untried."""
+    """Try the key on what a pool needs, and store it. ``atlas`` None: it is stored untried."""
     _check_fields(secret, label)
     get_account(store, account_id, now_ms=now_ms)
     unverified = None if atlas is None else try_key(atlas, secret)
@@ -136,7 +136,10 @@ def check_and_add_key(
 
 
 def try_key(atlas: Atlas, secret: str) -> tuple[str, ...]:
-    """What could not be verified. InvalidInput names what the key lacks; AtlasUnavailable: RIPE gave no verdict."""
+    """Return the permissions that could not be verified.
+
+    InvalidInput names what the key lacks; AtlasUnavailable: RIPE gave no verdict.
+    """
     verdict = atlas.check_key(secret)
     match verdict:
         case KeyCheck():
@@ -161,7 +164,7 @@ def try_key(atlas: Atlas, secret: str) -> tuple[str, ...]:
 
 
 def set_key_enabled(store: JobStore, account_id: str, key_id: str, *, enabled: bool) -> StoredKey:
-    """Disabled, it sends nothing more. Enabled again, it is tried again, also after a quarantine."""
+    """Enable or disable a key. Disabled, it sends nothing more. Enabled, it is tried again, also after a quarantine."""
     key = store.change_key(account_id, key_id, rules.enable_key(enabled=enabled))
     if key is None:
         raise _no_key(account_id, key_id)

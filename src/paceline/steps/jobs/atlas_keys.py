@@ -1,4 +1,4 @@
-"""The key for a question about what an account has sent: any of its own that can be used, the same one if possible."""
+"""Choice of the key for a question about an account's measurements: a usable one, preferably the one that sent them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ def open_key(store: JobStore, vault: Vault, account_id: str, key_id: str) -> Ope
     try:
         return OpenKey(key_id, vault.unseal(sealed))
     except WrongSetting:
-        # The vault speaks of its other use. One key that does not open must not stop the accounts whose keys do.
+        # The vault's message is about another use, so it is replaced. One key that cannot be opened must not stop the
+        # accounts whose keys can.
         return NoKey(SEALED_OTHERWISE)
 
 
 def open_keys(store: JobStore, vault: Vault, account_id: str, *, prefer: str | None = None) -> Iterator[OpenKey]:
-    """Yields the usable keys, opened one at a time. Keys of a disabled account too: its measurements may still run."""
+    """Yield the usable keys, opened one at a time. Keys of a disabled account, too: its measurements may still run."""
     usable = [key.id for key in store.keys(account_id) if key.enabled and not key.quarantine]
     for key_id in sorted(usable, key=lambda one: one != prefer):
         found = open_key(store, vault, account_id, key_id)
@@ -40,18 +41,18 @@ def open_keys(store: JobStore, vault: Vault, account_id: str, *, prefer: str | N
 
 
 def find_key(store: JobStore, vault: Vault, account_id: str, *, prefer: str | None = None) -> OpenKey | None:
-    """None: the account has no key that can be used; ``no_key_reason`` says why."""
+    """Return a usable key; None: the account has none, and ``no_key_reason`` says why."""
     return next(open_keys(store, vault, account_id, prefer=prefer), None)
 
 
 def secret_to_read(store: JobStore, vault: Vault, account_id: str | None, *, prefer: str | None) -> str:
-    """Returns the secret to read results with; empty if no key can be used: most results are public and need none."""
+    """Return the secret to read results with; empty if no key can be used: most results are public and need none."""
     key = find_key(store, vault, account_id or "", prefer=prefer)
     return key.secret if key else ""
 
 
 def no_key_reason(store: JobStore, vault: Vault, account_id: str) -> str:
-    """Returns why ``find_key`` finds none: each key and what is wrong with it."""
+    """Return why ``find_key`` finds none: each key and what is wrong with it."""
     problems = []
     for key in store.keys(account_id):
         if not key.enabled:

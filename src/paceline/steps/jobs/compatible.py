@@ -22,19 +22,19 @@ from paceline.steps.jobs.results import BYTES_MAX
 from paceline.steps.jobs.submit import submit_parsed
 
 SCANNED_MAX = 20_000
-"""So many measurements, the newest, are looked through for a filter."""
+"""Number of newest measurements that are searched for a filter."""
 PAGE = 1_000
 
 
 class Found(NamedTuple):
-    """A measurement in RIPE's sense, and where it is stored."""
+    """A measurement in RIPE's sense, with the stored measurement that it belongs to."""
 
     stored: StoredMeasurement
     shown: measurements.Shown
 
 
 class Listed(NamedTuple):
-    """``whole`` is False if there are older measurements that the filter did not look at."""
+    """A page of a list. ``whole`` is False if there are older measurements that the filter did not look at."""
 
     documents: list[Document]
     total: int
@@ -43,7 +43,7 @@ class Listed(NamedTuple):
 
 
 class Stopped(NamedTuple):
-    """It has ended, or it is to be stopped: ``changed`` is False if it had ended before."""
+    """The measurement has ended, or is to be stopped. ``changed`` is False if it had ended before."""
 
     changed: bool
 
@@ -71,7 +71,7 @@ class Unread(NamedTuple):
 def create(
     store: Store, owner: str, body: bytes, *, only_type: str = "", limits: JobLimits, now_ms: int
 ) -> tuple[int, ...]:
-    """Submits a request in RIPE's format as a job of one measurement. Returns the ids of its definitions, in order."""
+    """Submit a request in RIPE's format as a job of one measurement. Return the ids of its definitions, in order."""
     measurement = parse_request(body, limits, now_ms=now_ms)
     if only_type:
         _check_types(measurement, only_type)
@@ -86,7 +86,7 @@ def create(
 
 
 def find(store: JobStore, owner: str, number: int) -> Found:
-    """Returns the user's measurement with this id; NotFound if there is none, also if it is another user's."""
+    """Return the user's measurement with this id; raise NotFound if there is none, also if it is another user's."""
     handle, definition = _place(store, number)
     stored = store.measurement(handle)
     if stored is None or stored.owner != owner or definition >= len(stored.measurement.definitions):
@@ -98,7 +98,7 @@ def find(store: JobStore, owner: str, number: int) -> Found:
 
 
 def _place(store: JobStore, number: int) -> tuple[int, int]:
-    """Returns the handle of a measurement and which of its definitions has this id; handle -1 if none has."""
+    """Return the handle of a measurement and which of its definitions has this id; handle -1 if none has."""
     counted = measurements.number_of_id(number)
     return measurements.split_older_id(number) if counted is None else store.handle_of_number(counted) or (-1, 0)
 
@@ -108,7 +108,7 @@ def show(store: JobStore, found: Found, *, base_url: str) -> Document:
 
 
 def list_measurements(store: JobStore, owner: str, wanted: Wanted, *, base_url: str) -> Listed:
-    """Returns one page of the user's measurements. Looks through the newest ``SCANNED_MAX`` at most."""
+    """Return one page of the user's measurements. At most the newest ``SCANNED_MAX`` are searched."""
     places: list[tuple[bool, Any, int, int]] = []
     scanned = 0
     enough = wanted.begin + wanted.size if wanted.is_plain else None
@@ -133,7 +133,7 @@ def list_measurements(store: JobStore, owner: str, wanted: Wanted, *, base_url: 
 
 
 def stop(store: JobStore, owner: str, number: int, *, now_ms: int) -> Stopped | StopAtRipe | Inseparable:
-    """Cancels a measurement. One of several that were submitted together can only be stopped alone once RIPE has it."""
+    """Cancel a measurement. One of several that were submitted together can only be stopped alone once RIPE has it."""
     stored, shown = find(store, owner, number)
     if shown.group_id is None or stored.ended_ms is not None:
         return Stopped(store.cancel_measurement(stored.handle, now_ms=now_ms))
@@ -143,7 +143,7 @@ def stop(store: JobStore, owner: str, number: int, *, now_ms: int) -> Stopped | 
 
 
 def stop_at_ripe(store: JobStore, atlas: Atlas, vault: Vault, order: StopAtRipe) -> str:
-    """Stops a definition at RIPE. Returns why it could not be stopped, else nothing. Stopping twice does no harm."""
+    """Stop a definition at RIPE. Return why it could not be stopped, or an empty text. Stopping twice does no harm."""
     key = find_key(store, vault, order.account, prefer=order.key)
     if key is None:
         return "its account has no key that can be used"
@@ -152,7 +152,7 @@ def stop_at_ripe(store: JobStore, atlas: Atlas, vault: Vault, order: StopAtRipe)
 
 
 def group_of(store: JobStore, owner: str, number: int) -> list[Found]:
-    """Returns all definitions that were submitted together; ``number`` is the id of the first."""
+    """Return all definitions that were submitted together; ``number`` is the id of the first."""
     first = find(store, owner, number)
     if first.shown.group_id != number:
         raise NotFound("Not found.")
@@ -168,7 +168,7 @@ def stop_group(store: JobStore, owner: str, number: int, *, now_ms: int) -> Stop
 def read_results(
     store: JobStore, atlas: Atlas, vault: Vault, found: Found, take: Callable[[bytes], None]
 ) -> Unread | None:
-    """Hands each of RIPE's results to ``take`` as a line; none before it is sent. Returns None if that was all."""
+    """Pass each of RIPE's results to ``take`` as a line; none before it is sent. Return None if these were all."""
     stored, shown = found
     if not stored.atlas:
         return None
@@ -186,7 +186,7 @@ def read_results(
 
 
 def participants(store: JobStore, atlas: Atlas, vault: Vault, found: Found) -> list[int] | Unread:
-    """Returns the probes that RIPE assigned to the measurement; none before it is sent."""
+    """Return the probes that RIPE assigned to the measurement; none before it is sent."""
     stored, shown = found
     if not stored.atlas:
         return []
@@ -211,7 +211,7 @@ def _candidates(store: JobStore, owner: str, wanted: Wanted) -> Iterator[StoredM
 
 
 def _found_again(store: JobStore, owner: str, ids: Sequence[int]) -> Iterator[Found]:
-    """Reads the measurements of a page; one that was removed meanwhile is left out."""
+    """Yield the measurements of a page; one that was removed meanwhile is left out."""
     for number in ids:
         try:
             found = find(store, owner, number)
@@ -252,7 +252,7 @@ def _check_types(measurement: Measurement, only_type: str) -> None:
 
 
 def _with_atlas_sources(store: JobStore, owner: str, measurement: Measurement) -> Measurement:
-    """Replaces ids of measurements whose probes are to be used again: users have our ids, RIPE needs its own."""
+    """Replace ids of measurements whose probes are to be used again: users have our ids, RIPE needs its own."""
     if all(source.type != "msm" for source in measurement.probes):
         return measurement
     probes = tuple(_atlas_source(store, owner, source, index) for index, source in enumerate(measurement.probes))
@@ -274,7 +274,7 @@ def _atlas_source(store: JobStore, owner: str, source: Probes, index: int) -> Pr
 
 
 def _in_ripes_words(over: OverDailyCredits, budget: Budget | None) -> OverDailyCredits:
-    """Returns the error in RIPE's words, by which clients tell its refusals apart."""
+    """Return the error in RIPE's words, by which clients tell its refusals apart."""
     limit = over.credits_left if budget is None else budget.limit
     spent = max(0, limit - over.credits_left)
     return OverDailyCredits(

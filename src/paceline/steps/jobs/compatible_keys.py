@@ -1,6 +1,6 @@
-"""A token in the form of a RIPE key: some of RIPE's clients take nothing but a UUID.
+"""Tokens in the form of a RIPE key: some of RIPE's clients take nothing but a UUID.
 
-It is computed from what is stored of the token, so nothing more has to be kept, and it ends with the token.
+The key is computed from the stored token, so nothing more has to be kept, and it ends with the token.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from paceline.steps.access import TOKEN_ID_CHARS, user_of_token
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}-?(?:[0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
 _MAC_BYTES = 10
-"""80 bits; wrong keys are slowed down."""
+"""Length of the code: 80 bits are enough, because wrong keys are slowed down."""
 GRANT_S = 600
 _TOKEN_ID = re.compile(rf"[0-9a-f]{{{TOKEN_ID_CHARS}}}")
 
@@ -31,7 +31,7 @@ def uuid_of(token: Token, *, secret_key: bytes) -> str:
 
 
 def authenticate_uuid(store: Store, text: str, *, secret_key: bytes, now_ms: int) -> TokenUser | None:
-    """Returns the token's user, or None."""
+    """Return the token's user, or None."""
     given = text.lower().replace("-", "")
     found = store.token(given[:TOKEN_ID_CHARS])
     if found is None or found[1].disabled or found[0].has_expired(now_ms):
@@ -41,13 +41,13 @@ def authenticate_uuid(store: Store, text: str, *, secret_key: bytes, now_ms: int
 
 
 def grant_page(user: User, path: str, *, secret_key: bytes, now_ms: int) -> str:
-    """Returns a grant for the link to the next page of one list: some clients follow the link without their key."""
+    """Return a grant for the link to the next page of one list: some clients follow the link without their key."""
     until_s = now_ms // 1_000 + GRANT_S
     return f"{user.id}.{until_s}.{_page_mac(user.id, until_s, path, secret_key)}"
 
 
 def granted_user(store: Store, text: str, path: str, *, secret_key: bytes, now_ms: int) -> User | None:
-    """Returns the user whom a grant names; None if it is forged, for another list, or has expired."""
+    """Return the user whom a grant names; None if it is forged, for another list, or has expired."""
     name, _, rest = text.rpartition(".")[0].rpartition(".")
     mac = text.rpartition(".")[2]
     if not (rest.isascii() and rest.isdigit() and len(rest) <= 12) or int(rest) * 1_000 < now_ms:
@@ -64,7 +64,7 @@ def _page_mac(user_id: str, until_s: int, path: str, secret_key: bytes) -> str:
 
 
 def token_of(store: Store, secret: str) -> Token | None:
-    """Returns the token of a secret that was authenticated, in either of its forms."""
+    """Return the token of a secret that was authenticated, in either of its forms."""
     parts = secret.split("_", 2)
     token_id = secret.lower().replace("-", "")[:TOKEN_ID_CHARS] if is_uuid(secret) else parts[1]
     found = store.token(token_id)

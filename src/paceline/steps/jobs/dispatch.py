@@ -1,11 +1,11 @@
-"""Sends the next measurement: whose turn it is, with which account and key, and what follows from RIPE's answer.
+"""Dispatch of the next measurement: whose turn it is, with which account and key, and what follows from RIPE's answer.
 
-The intent is written before the one POST, and its write decides who has room: the pool here is only a good guess.
-If the process stops after the intent, the intent stays, and ``steps.jobs.lookup`` finds out what became of it.
+The intent is written before the one POST, and its write decides who has room: the pool here is only a good guess. If
+the process stops after the intent, the intent stays, and ``steps.jobs.lookup`` finds out whether it was sent.
 
 The answer is written by the thread that sent, before it looks for the next measurement. A slow write holds up nothing
-else: a dispatcher has one intent at a time, and what it has read of the queue is not leased. If the write takes longer
-than the send's own lease, another process marks the send as unknown, and the late answer is still taken.
+else: a dispatcher has one intent at a time, and the part of the queue that it has read is not leased. If the write
+takes longer than the send's own lease, another process marks the send as unknown, and the late answer is still taken.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ USERS_MAX = 32
 EACH_MAX = 8
 USERS_MAX_WIDE = 128
 EACH_MAX_WIDE = 32
-"""How far a second look goes if none of the first fits although there is room."""
+"""Width of a second look if none of the first fits although there is room."""
 CHOICES_MAX = 32
-"""How often others may be faster before one measurement is passed over; keys that do not open come on top."""
+"""Number of lost races after which a measurement is passed over; keys that cannot be opened come on top."""
 BUSY_MS = 250
 
 Outcome = Literal["sent", "unknown", "not_sent", "rejected", "idle"]
 
 
 class DispatchSettings(NamedTuple):
-    """``site`` tells this installation from others at RIPE, ``secret`` keeps users' names from it.
+    """``site`` tells this installation from others at RIPE, ``secret`` hides users' names from RIPE.
 
     ``sending_max``: of all processes together. ``settle_ms``: how long RIPE's lists may lag.
     """
@@ -54,7 +54,7 @@ class DispatchSettings(NamedTuple):
 class Dispatched(NamedTuple):
     """Report of one pass. ``next_ms``: when the next is due at the latest; 0: at once; None: at the next submission.
 
-    ``reason``: why it was not sent; of one that was sent, RIPE's warnings.
+    ``reason``: why nothing was sent; after a send, RIPE's warnings.
     """
 
     outcome: Outcome
@@ -87,7 +87,7 @@ class _Pass:
         self.parked = self.refused = 0
 
     def keep_room(self, item: values.StoredMeasurement) -> None:
-        """Keeps room for this measurement if it does not fit now. All releases are read: room may be a day away."""
+        """Keep room for this measurement if it does not fit now. All releases are read: room may be a day away."""
         self.reserved_for = item.handle
         self.pool = self._look(self.now_ms + DAY_MS + MINUTE_MS)
         types = kinds_of(item.measurement)
@@ -116,7 +116,7 @@ def dispatch_next(
     clock: Clock,
     chance: Callable[[], float],
 ) -> Dispatched:
-    """Sends at most one measurement. What waits for room at an account keeps its place in the queue."""
+    """Send at most one measurement. Those that wait for room at an account keep their places in the queue."""
     now_ms = clock.now_ms()
     items = store.next_to_send(now_ms=now_ms, users_max=USERS_MAX, each_max=EACH_MAX)
     if not items:
@@ -129,7 +129,7 @@ def dispatch_next(
     if isinstance(found, Dispatched) and send_order.may_fit_behind(
         items, run.pool, users_max=USERS_MAX, each_max=EACH_MAX, now_ms=now_ms
     ):
-        # None of the first fits, and smaller ones may stand behind them.
+        # None of the first fits, and smaller ones may be behind them.
         items = store.next_to_send(now_ms=now_ms, users_max=USERS_MAX_WIDE, each_max=EACH_MAX_WIDE)
         gates = read_gates(store, items)
         found = _find(run, _candidates(run, items, gates))
@@ -140,7 +140,7 @@ def dispatch_next(
 
 
 def _candidates(run: _Pass, items: Sequence[values.StoredMeasurement], gates: Gates) -> list[values.StoredMeasurement]:
-    """Returns those that may go now in the order in which they are tried; the others are refused or parked.
+    """Return the measurements that may go now, in the order in which they are tried; the others are refused or parked.
 
     Room is kept for a measurement that was passed for too long, if it does not fit now.
     """
@@ -155,7 +155,7 @@ def _candidates(run: _Pass, items: Sequence[values.StoredMeasurement], gates: Ga
 
 
 def _find(run: _Pass, items: Sequence[values.StoredMeasurement]) -> _Post | Dispatched:
-    """Returns the first that an account has room for, its intent written. Those before it are noted as passed."""
+    """Return the first that an account has room for, its intent written. Those before it are noted as passed."""
     waits: list[send_order.Waiting] = []
     for item in items:
         if (behind := send_order.waits_behind(item, waits)) is not None:
@@ -186,7 +186,7 @@ def _find(run: _Pass, items: Sequence[values.StoredMeasurement]) -> _Post | Disp
 
 
 def _begin(run: _Pass, item: values.StoredMeasurement) -> _Post | values.Busy | pools.Wait | pools.Refuse | _Passed:
-    """Writes the intent. The key is opened before, so that a key that does not open costs nothing."""
+    """Write the intent. The key is opened before, so that a key that cannot be opened costs nothing."""
     for _ in range(CHOICES_MAX + sum(len(one.keys) for one in run.pool.ready)):
         reserved = run.reserved if item.handle != run.reserved_for else None
         types = kinds_of(item.measurement)
@@ -204,7 +204,7 @@ def _begin(run: _Pass, item: values.StoredMeasurement) -> _Post | values.Busy | 
             case values.StoredMeasurement():
                 return _Post(begun, key)
             case Short():
-                # Another process was faster there: this account as it is now, and a new choice.
+                # Another process was faster: read this account again, and choose again.
                 account = run.store.account(chosen.account, now_ms=run.now_ms)
                 assert account is not None
                 run.pool = pools.with_account(run.pool, account)
@@ -233,7 +233,7 @@ def _send(
     clock: Clock,
     chance: Callable[[], float],
 ) -> Dispatched:
-    """Makes the one POST and writes its answer. An exception leaves the intent, which is looked up later."""
+    """Make the one POST and write its answer. An exception leaves the intent, which is looked up later."""
     item = post.item
     marker = Marker(settings.site, item.job, item.index, item.attempt)
     body = request_body(item.measurement, marker, client=client_id(item.owner, settings.secret), now_ms=clock.now_ms())
@@ -246,7 +246,8 @@ def _send(
     now_ms = clock.now_ms()
     outcome, effect = judge_answer(item, answer, gates, settle_ms=settings.settle_ms, now_ms=now_ms, chance=chance())
     if not store.answer(item.handle, item.attempt, outcome, effect=effect, now_ms=now_ms):
-        # It was given up meanwhile. What it may have created is looked up, or found as an orphan and stopped.
+        # It was given up meanwhile. A measurement that it may have created is looked up, or found as an orphan and
+        # stopped.
         return Dispatched("unknown", item, "its answer came after it had been given up", 0)
     return _report(item, answer, outcome, effect)
 

@@ -1,4 +1,4 @@
-"""Follows measurements that run at RIPE: reads statuses in bulk, counts results, settles and ends each once."""
+"""Following of measurements that run at RIPE: statuses are read in bulk, results counted, and each is ended once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Followed", "FollowedEnd", "Watch", "finish", "follow"]
 T = TypeVar("T")
 PAGE = 500
 COUNTS_MAX = 500
-"""Measurements counted in one pass; the others wait for the next."""
+"""Maximum number of measurements counted in one pass; the others wait for the next."""
 COUNT_GIVE_UP_MS = 21_600_000
 JOBS_PAGE = 100
 JOB_PAGES_MAX = 100
@@ -33,7 +33,7 @@ HELD: tuple[HeldState, ...] = ("ongoing", "done", "failed", "cancelled")
 
 
 class FollowedEnd(msgspec.Struct, frozen=True):
-    """``overrun``: credits beyond what was held, which nobody was charged with."""
+    """End of a measurement. ``overrun``: credits beyond what was held, which nobody was charged with."""
 
     job: str
     index: int
@@ -52,13 +52,16 @@ class UnknownStatus(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """``looked``: measurements whose status was read. ``missing``: definitions that RIPE's list does not show."""
+    """Report of one pass.
+
+    ``looked``: measurements whose status was read. ``missing``: definitions that RIPE's list does not show.
+    """
 
     looked: int = 0
     missing: int = 0
     counted: int = 0
     put_off: int = 0
-    """To be counted, and left for the next pass."""
+    """Number of measurements whose count was left for the next pass."""
     stopped: int = 0
     freed: int = 0
     ended: tuple[FollowedEnd, ...] = ()
@@ -67,11 +70,11 @@ class Followed(NamedTuple):
     quarantined: tuple[account_queries.Quarantined, ...] = ()
     troubles: tuple[account_queries.Trouble, ...] = ()
     paused_until_ms: int | None = None
-    """RIPE asks for a pause, and until then it is asked nothing."""
+    """End of the pause that RIPE asked for, until which it is asked nothing."""
 
 
 def follow(store: JobStore, atlas: Atlas, vault: Vault, watch: Watch, *, clock: Clock) -> Followed:
-    """Makes one pass over all measurements that hold a slot. A slot is freed once both RIPE and Paceline ended it."""
+    """Make one pass over all measurements that hold a slot. A slot is freed once both RIPE and Paceline ended it."""
     now_ms = clock.now_ms()
     if now_ms < watch.paused_until_ms <= now_ms + RETRY_AFTER_MS_MAX:
         return Followed(paused_until_ms=watch.paused_until_ms)
@@ -79,7 +82,7 @@ def follow(store: JobStore, atlas: Atlas, vault: Vault, watch: Watch, *, clock: 
     watch.keep(items)
     by_account: dict[str, list[StoredMeasurement]] = {}
     for item in items:
-        assert item.account is not None  # what holds a slot holds it at an account
+        assert item.account is not None  # a slot is always held at an account
         by_account.setdefault(item.account, []).append(item)
     tally = _Tally()
     for account, those in by_account.items():
@@ -95,7 +98,7 @@ def follow(store: JobStore, atlas: Atlas, vault: Vault, watch: Watch, *, clock: 
 
 
 def finish(store: JobStore, *, now_ms: int) -> list[StoredJob]:
-    """Jobs whose measurements have all ended are finished, each once."""
+    """Finish jobs whose measurements have all ended, each once. Return them."""
     found: list[StoredJob] = []
     for _ in range(JOB_PAGES_MAX):
         page = store.finish_jobs(now_ms=now_ms, limit=JOBS_PAGE)
@@ -122,7 +125,7 @@ class _Tally:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        """By their names in ``Followed``."""
+        """Counts by their names in ``Followed``."""
         self.losts = 0
         self.ended: list[FollowedEnd] = []
         self.unknown_statuses: list[UnknownStatus] = []
@@ -154,7 +157,7 @@ class _Tally:
 
 
 class _AccountPass:
-    """One account's part of a pass: its statuses first, in one question, and then what follows from them."""
+    """Part of a pass for one account: its statuses first, in one question, and then what follows from them."""
 
     def __init__(
         self, store: JobStore, atlas: Atlas, vault: Vault, watch: Watch, clock: Clock, account: str, tally: _Tally
@@ -198,7 +201,7 @@ class _AccountPass:
         if item.stopping:
             self._stop([one for one in observed if one.may_deliver])
         elif now_ms >= observations.given_up_ms(item):
-            # What still runs would deliver, and cost, after it was settled.
+            # A measurement that still runs would deliver, and cost, after it was settled.
             self._stop([one for one in observed if one.may_deliver and one.listed is not None])
         if not self._is_to_count(item, observed, by_status, now_ms):
             self._note(item, observed, observations.told_of(observed))
@@ -227,7 +230,7 @@ class _AccountPass:
     ) -> bool:
         if not isinstance(by_status, Ongoing):
             return self._watch.may_count(item, now_ms=now_ms)
-        # Without a key RIPE hides what is private, so there a missing one says nothing.
+        # Without a key RIPE hides private measurements, so a missing one says nothing.
         unseen = self._key != account_queries.NOBODY and any(
             observations.is_unseen(item, one, now_ms=now_ms) for one in observed
         )
@@ -261,7 +264,7 @@ class _AccountPass:
     def _do_without(
         self, item: StoredMeasurement, observed: Sequence[Observation], by_status: Verdict, reason: str
     ) -> None:
-        """Handles a count that failed: it is repeated in a later pass, but not for ever."""
+        """Handle a count that failed: it is repeated in a later pass, but not for ever."""
         now_ms = self._clock.now_ms()
         self._watch.note_failure(item, now_ms=now_ms)
         if not isinstance(by_status, Ongoing) and now_ms >= observations.given_up_ms(item) + COUNT_GIVE_UP_MS:
@@ -272,7 +275,7 @@ class _AccountPass:
     def _end_at_the_most(
         self, item: StoredMeasurement, observed: Sequence[Observation], verdict: Verdict, reason: str
     ) -> None:
-        """Ends a measurement whose results cannot be counted: it is settled on the most that RIPE may have charged."""
+        """End a measurement whose results cannot be counted: it is settled on the most that RIPE may have charged."""
         words = f"settled on the most it can cost, because its results could not be counted: {reason}"
         cost = item.cost
         self._end(item, observed, verdict, credits_spent=cost.credits, results=cost.results, words=words)
@@ -306,7 +309,7 @@ class _AccountPass:
             ]
 
     def _let_go(self, item: StoredMeasurement, observed: Sequence[Observation]) -> None:
-        """Frees the slot of an ended measurement once RIPE no longer counts it as running."""
+        """Free the slot of an ended measurement once RIPE no longer counts it as running."""
         now_ms = self._clock.now_ms()
         late = now_ms >= observations.given_up_ms(item)
         running = [one for one in observed if self._may_hold(item, one, now_ms, late=late)]
@@ -323,7 +326,7 @@ class _AccountPass:
         return hidden and not late
 
     def _stop(self, observed: Sequence[Observation]) -> None:
-        """Asks RIPE to stop them, in every pass again until RIPE shows that they have stopped."""
+        """Ask RIPE to stop them, in every pass again until RIPE shows that they have stopped."""
         for one in observed:
             if self._key == account_queries.NOBODY:
                 self._cannot_stop(Refused("key", "nothing can be stopped without a key"))
@@ -339,7 +342,7 @@ class _AccountPass:
             self._cannot_stop(answer)
 
     def _cannot_stop(self, answer: Unanswered) -> None:
-        """Every key of the account was tried; it is tried again, and at the latest the measurement ends by itself."""
+        """Note that no key of the account could stop it; it is tried again, and ends by itself at the latest."""
         self._tally.note_trouble(self._account, answer)
         self._in_the_way = f"RIPE does not stop it: {answer.reason}; it ends when it has run its time"
 

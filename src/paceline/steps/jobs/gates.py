@@ -1,4 +1,4 @@
-"""Reads what keeps measurements from being sent whichever account is free: RIPE's pause, and full targets."""
+"""Gates that keep measurements from being sent whichever account is free: RIPE's pause, and full targets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paceline.ports import JobStore
 
 
 def read_gates(store: JobStore, items: Iterable[StoredMeasurement]) -> Gates:
-    """Returns RIPE's newest pause for everybody, and the full ones among the targets of these measurements."""
+    """Return RIPE's newest pause for everybody, and the full ones among the targets of these measurements."""
     wanted = sorted(frozenset().union(*(targets_of(item.measurement) for item in items)))
     paused, full = store.gates(wanted)
     return Gates(paused, {one.target: one for one in full})

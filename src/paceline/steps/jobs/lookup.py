@@ -1,7 +1,7 @@
-"""Finds out what became of sends whose answer was lost, before anything is sent again.
+"""Lookups of sends whose answer was lost, before anything is sent again.
 
-A send carries its marker as a tag, so RIPE can be asked for it with a key of the same account. What RIPE's reply means
-is decided in ``core.jobs.lookups``.
+A send carries its marker as a tag, so RIPE can be asked for it with a key of the same account. ``core.jobs.lookups``
+decides what RIPE's reply means.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KEYS_MAX = 10
 
 
 class LookedUp(NamedTuple):
-    """How many measurements were found and adopted, were absent for the first time, are sent again, and so on."""
+    """Number of measurements that were found and adopted, were absent for the first time, are sent again, and so on."""
 
     adopted: int = 0
     absent_once: int = 0
@@ -32,11 +32,11 @@ class LookedUp(NamedTuple):
     partly: int = 0
     rejected: int = 0
     stale: int = 0
-    """Another process answered for them first."""
+    """Number of those that another process answered for first."""
 
 
 def lose_stale_sends(store: JobStore, *, settle_ms: int, now_ms: int) -> int:
-    """Marks sends as unknown whose sender died before it had an answer; they are looked up. Returns how many."""
+    """Mark sends as unknown whose sender died before it had an answer; they are looked up. Return how many."""
     return store.lose_sends(intent_before_ms=given_up_before_ms(now_ms), look_ms=now_ms + settle_ms)
 
 
@@ -50,7 +50,7 @@ def look_up(
     chance: Callable[[], float],
     limit: int = 100,
 ) -> LookedUp:
-    """Asks RIPE for each unknown measurement that is due. Once RIPE does not answer, the rest is put off unasked."""
+    """Ask RIPE for each unknown measurement that is due. Once RIPE does not answer, the rest is put off unasked."""
     counts: Counter[str] = Counter()
     items = store.to_look_up(now_ms=clock.now_ms(), limit=limit)
     if not items:
@@ -79,7 +79,7 @@ def look_up(
 def _ask(
     store: JobStore, atlas: Atlas, vault: Vault, settings: DispatchSettings, item: StoredMeasurement
 ) -> tuple[Reply, KeyRefused | None]:
-    """Returns RIPE's reply, and its refusal of the key that sent the measurement. Each key of the account is tried."""
+    """Return RIPE's reply, and its refusal of the key that sent the measurement. Each key of the account is tried."""
     assert item.account is not None
     tag = marker_tag(Marker(settings.site, item.job, item.index))
     refused: Refused | None = None

@@ -1,6 +1,6 @@
-"""Stops measurements that run at RIPE in this installation's name and that nobody here follows, and reports them.
+"""Reconciliation: measurements at RIPE under this installation's marker that no job follows are stopped and reported.
 
-The other way round, what is followed here and RIPE no longer has, is noticed by ``follow`` in the statuses it reads.
+The opposite case, a measurement that is followed here and that RIPE no longer has, is noticed by ``follow``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ Why = Literal["its job is not in the store", "it is not the one that its measure
 
 
 class Orphan(msgspec.Struct, frozen=True):
-    """``stopped`` is False if RIPE did not take the order; the next pass gives it again."""
+    """A measurement that no job follows.
+
+    ``stopped`` is False if RIPE did not take the order; the next pass gives it again.
+    """
 
     account: str
     atlas_id: int
@@ -36,9 +39,9 @@ class Orphan(msgspec.Struct, frozen=True):
 
 class Reconciled(NamedTuple):
     asked: int = 0
-    """Accounts that RIPE was asked about."""
+    """Number of accounts that RIPE was asked about."""
     left: int = 0
-    """Not known yet, and left to a lookup."""
+    """Number of measurements that are not known yet, and left to a lookup."""
     orphans: tuple[Orphan, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
     troubles: tuple[Trouble, ...] = ()
@@ -46,10 +49,10 @@ class Reconciled(NamedTuple):
 
 
 def reconcile(store: Store, atlas: Atlas, vault: Vault, *, site: str, settle_ms: int, clock: Clock) -> Reconciled:
-    """Looks once at every account, also at disabled ones, which may still have measurements running."""
+    """Look once at every account, also at disabled ones, which may still have measurements running."""
 
     def visit(report: Reconciled, account: Account) -> tuple[Reconciled, Unanswered | None]:
-        # Read before the question: a process that is held up after it has an old list, and must not take it for new.
+        # Read before the question: a process that is held up afterwards has an old list, and must not take it for new.
         young_ms = clock.now_ms() - settle_ms
         asked = ask_as_owner(store, vault, account.id, lambda key: atlas.running_by_marker(key, site_tag(site)))
         report = report._replace(quarantined=report.quarantined + asked.quarantined)
@@ -74,9 +77,9 @@ def reconcile(store: Store, atlas: Atlas, vault: Vault, *, site: str, settle_ms:
 def _strays(
     store: JobStore, running: Sequence[Listed], *, site: str, young_ms: int
 ) -> tuple[list[tuple[Listed, Marker, Why]], int]:
-    """Returns measurements that nobody follows, and how many are left to a lookup. The store is read after RIPE's list.
+    """Return measurements that nobody follows, and how many are left to a lookup. The store is read after RIPE's list.
 
-    So whatever the list shows is in the store as an intent at least; only its ids may still be on their way.
+    So everything in the list is in the store at least as an intent; only its ids may still be on their way.
     """
     found: list[tuple[Listed, Marker, Why]] = []
     left = 0
@@ -93,14 +96,14 @@ def _strays(
             else:
                 found.append((listed, marker, "it is not the one that its measurement became"))
         elif item.ended_ms is not None and item.ended_ms <= young_ms and not item.running:
-            found.append((listed, marker, "its measurement ended"))  # else ``follow`` takes care of it
+            found.append((listed, marker, "its measurement ended"))  # else ``follow`` handles it
     return found, left
 
 
 def _marker_of(listed: Listed, site: str) -> Marker | None:
-    """Returns the marker from the description; if somebody changed that, from the last tag, which is ours too.
+    """Return the marker from the description; if somebody changed that, from the last tag, which is ours, too.
 
-    What a user wrote comes before or after those, and may look like the mark of another measurement.
+    A user's own text comes before or after those, and may look like the marker of another measurement.
     """
     tags = (parse_marker_tag(tag) for tag in reversed(listed.tags))
     marker = parse_marker_prefix(listed.description) or next((one for one in tags if one is not None), None)
@@ -118,7 +121,7 @@ def _stop(
 ) -> tuple[Reconciled, Unanswered | None]:
     answer = atlas.stop(key, listed.id)
     failed = answer if isinstance(answer, Refused | Lost) else None
-    # Refused for itself: RIPE has none of this id any more, so there is nothing left to stop.
+    # Refused because of the id: RIPE has no such measurement any more, so there is nothing left to stop.
     gone = isinstance(failed, Refused) and failed.scope == "request"
     orphan = Orphan(account, listed.id, marker.job, marker.index, why, stopped=failed is None or gone)
     report = report._replace(orphans=(*report.orphans, orphan))

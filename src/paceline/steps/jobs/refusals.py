@@ -1,4 +1,4 @@
-"""Jobs that were refused: a few of each user are kept, so that it can be said why."""
+"""Refused jobs: the newest of each user are kept, so that the reason can be explained."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TRIES_MAX = 5
 
 
 def note_refusal(store: ItemStore, owner: str, new: Refusal) -> str | None:
-    """Keep the refusal. Returns its id; None: others of the user were refused at the same time, and this one is not."""
+    """Keep the refusal and return its id; None: it was not kept, because others of the user came at the same time."""
     for _ in range(TRIES_MAX):
         found = REFUSALS.find(store, owner)
         after = with_refusal(found.value or Refusals(), new)
@@ -37,7 +37,7 @@ def remove_refusals(store: ItemStore, owner: str) -> None:
 
 
 def explain_refusal(store: Store, name: RefusalName, *, viewer: str | None, now_ms: int) -> WhyView:
-    """Return why a job was refused. ``viewer`` None may see anybody's; NotFound if none of this name is kept."""
+    """Return why a job was refused. ``viewer`` None may see anybody's; raise NotFound if none of this name is kept."""
     user = store.user(name.owner) if viewer in (None, name.owner) else None
     budget = None if user is None else store.budget(user.id, now_ms=now_ms)
     known = None if user is None else REFUSALS.get(store, user.id)

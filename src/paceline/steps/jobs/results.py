@@ -1,7 +1,7 @@
-"""The results of a job, read from RIPE when somebody asks for them, as lines of JSON. Nothing is stored or changed.
+"""Results of a job, read from RIPE on request, as lines of JSON. Nothing is stored or changed.
 
-Nothing is left out silently: what was not sent, what has no results and what RIPE did not hand out each has its line or
-its entry with an ``error``. No more than one result is held at a time, however many there are.
+Nothing is left out silently: a measurement that was not sent, that has no results or that RIPE did not hand out has its
+line or its entry with an ``error``. No more than one result is in memory at a time, however many there are.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from paceline.steps.jobs.atlas_keys import secret_to_read
 from paceline.steps.views.job_report import job_measurements
 
 BYTES_MAX = 268_435_456
-"""Of one definition: more is read at RIPE itself."""
+"""Maximum number of bytes of one definition's results: more can be read at RIPE itself."""
 LOST_MAX = 3
-"""After so many requests in a row without an answer, RIPE is not asked for the rest."""
+"""Number of requests in a row without an answer after which RIPE is not asked for the rest."""
 Take = Callable[[bytes], None]
 _encode = msgspec.json.encode
 _UNSENT: dict[MeasurementState, str] = {
@@ -36,7 +36,7 @@ _UNSENT: dict[MeasurementState, str] = {
 
 
 class Read(NamedTuple):
-    """How much was written: results, and errors in the place of results."""
+    """Number of written results, and of errors in place of results."""
 
     results: int
     errors: int
@@ -65,7 +65,7 @@ class _Source(NamedTuple):
 
 
 def write_results(store: JobStore, atlas: Atlas, vault: Vault, job: StoredJob, take: Take) -> Read:
-    """Writes lines ``{"measurement", "definition", "atlas_id", "target", "result"}`` or ``…"error"}``."""
+    """Write lines ``{"measurement", "definition", "atlas_id", "target", "result"}`` or ``…"error"}``."""
     reader = _Reader(store, atlas, vault)
     for item in job_measurements(store, job):
         for source in _sources(item):
@@ -77,7 +77,7 @@ def write_results(store: JobStore, atlas: Atlas, vault: Vault, job: StoredJob, t
 
 
 def write_merged(store: JobStore, atlas: Atlas, vault: Vault, job: StoredJob, take: Take) -> Read:
-    """Writes a line for each target: ``{"target", "measurements": […], "results": […RIPE's objects…], "errors": […]}``.
+    """Write a line for each target: ``{"target", "measurements": […], "results": […RIPE's objects…], "errors": […]}``.
 
     Targets that differ only in case or in a last dot are one. ``take`` gets pieces of lines.
     """
@@ -103,7 +103,7 @@ class _Reader:
         self.results = self.errors = 0
 
     def read(self, source: _Source, take: Take) -> str:
-        """Hands the results to ``take``. Returns what is wrong with them, or nothing."""
+        """Pass the results to ``take``. Return what is wrong with them, or an empty text."""
 
         def counted(line: bytes) -> None:
             take(line)
@@ -173,7 +173,7 @@ def _sources(item: StoredMeasurement) -> Iterator[_Source]:
 
 
 def _by_target(store: JobStore, job: StoredJob) -> dict[str | None, list[_Source]]:
-    """Returns the definitions of each target, in the order in which the targets first come."""
+    """Return the definitions of each target, in the order in which the targets first come."""
     found: dict[str | None, list[_Source]] = {}
     for source in _all_sources(job_measurements(store, job)):
         target = None if source.target is None else source.target.lower().rstrip(".")

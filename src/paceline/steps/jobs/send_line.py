@@ -1,4 +1,4 @@
-"""Reads everything that waits to be sent, as far as it is needed to say when something of it is."""
+"""Reading of the line of measurements that wait to be sent, as far as an ETA needs it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TARGETS_MAX = 1_000
 
 
 def read_line(store: JobStore, *, now_ms: int) -> SendLine:
-    """Returns the queue of users with the first of each, the accounts with all that comes free, and RIPE's gates."""
+    """Return the users in line with their first measurements, the accounts with all releases, and RIPE's gates."""
     users = store.send_line(users_max=LINE_USERS_MAX, each_max=LINE_EACH_MAX, count_max=PLACES_MAX)
     counts = store.send_counts()
     targets = frozenset().union(*(targets_of(item.measurement) for user in users for item in user.first))

@@ -1,4 +1,4 @@
-"""A user submits a job: validated, priced, and admitted against the credits of the day in one act."""
+"""Submission of a job: validated, priced, and admitted against the credits of the day in one act."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IDEMPOTENCY_KEY_CHARS_MAX = 255
 
 
 class Quote(NamedTuple):
-    """What a job would cost at most, beside what its user has left. Nothing was changed."""
+    """Maximum cost of a job, beside its user's credits. Nothing was changed."""
 
     cost: int
     budget: Budget
@@ -37,7 +37,7 @@ class Submitted(NamedTuple):
 
 
 def quote_job(store: JobStore, owner: str, body: bytes, *, limits: JobLimits, now_ms: int) -> Quote:
-    """The dry run: as ``submit_job`` up to the price, and no further."""
+    """Make a dry run: as ``submit_job`` up to the price, and no further."""
     job = parse_job(body, limits, now_ms=now_ms)
     budget = store.budget(owner, now_ms=now_ms)
     if budget is None:
@@ -49,14 +49,17 @@ def quote_job(store: JobStore, owner: str, body: bytes, *, limits: JobLimits, no
 def submit_job(
     store: Store, owner: str, body: bytes, *, limits: JobLimits, idempotency_key: str | None = None, now_ms: int
 ) -> Submitted:
-    """A job from JSON. With an idempotency key it is submitted once, however often it is sent."""
+    """Submit a job from JSON. With an idempotency key it is submitted once, however often it is sent."""
     as_of_ms = submitted_ms(store, owner, idempotency_key, now_ms=now_ms)
     job = parse_job(body, limits, now_ms=as_of_ms)
     return submit_parsed(store, owner, job, idempotency_key=idempotency_key, now_ms=now_ms)
 
 
 def submitted_ms(store: JobStore, owner: str, idempotency_key: str | None, *, now_ms: int) -> int:
-    """As of when a body is judged: a start or stop that has passed since the first try is no fault of the retry."""
+    """Return the time as of which a body is judged.
+
+    A start or stop that has passed since the first try is not a fault of the retry.
+    """
     if idempotency_key is None:
         return now_ms
     if detail := _key_problem(idempotency_key):
@@ -66,9 +69,9 @@ def submitted_ms(store: JobStore, owner: str, idempotency_key: str | None, *, no
 
 
 def submit_parsed(store: Store, owner: str, job: Job, *, idempotency_key: str | None = None, now_ms: int) -> Submitted:
-    """A job that is valid: also one that was written in RIPE's own format."""
+    """Submit a valid job, also one that was written in RIPE's own format."""
     costs = tuple([price(one, now_ms=now_ms) for one in job.measurements])
-    # Whether two jobs are the same is asked only under an idempotency key.
+    # Jobs are compared only under an idempotency key.
     digest = "" if idempotency_key is None else job_digest(job)
     found = store.submit(Submission(owner, job, costs, digest, idempotency_key), now_ms=now_ms)
     match found:

@@ -1,4 +1,7 @@
-"""RIPE's counters beside ours: what others use of an account is noticed, what RIPE cannot see yet is not forgotten."""
+"""Comparison of RIPE's counters with ours, which shows use by others.
+
+Our own use that RIPE cannot see yet still counts.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from paceline.steps.jobs.account_walk import walk_accounts
 
 
 class SyncedAccount(NamedTuple):
-    """What RIPE said of an account; None: it did not say."""
+    """RIPE's figures of an account; None: RIPE did not say."""
 
     account: str
     credits: Credits | None
@@ -22,7 +25,7 @@ class SyncedAccount(NamedTuple):
 
 
 class LowerLimit(NamedTuple):
-    """RIPE allows less than its operator declared. The declared limit stays: RIPE refuses what goes over its own."""
+    """RIPE allows less than the operator declared. The declared limit stays: RIPE refuses what exceeds its own."""
 
     account: str
     told: int
@@ -35,11 +38,11 @@ class Synced(NamedTuple):
     quarantined: tuple[Quarantined, ...] = ()
     troubles: tuple[Trouble, ...] = ()
     paused_until_ms: int | None = None
-    """RIPE asks for a pause: the accounts that were not reached have their turn after it."""
+    """End of the pause that RIPE asked for: the accounts that were not reached have their turn after it."""
 
 
 def sync_accounts(store: JobStore, atlas: Atlas, vault: Vault, *, site: str, every_ms: int, clock: Clock) -> Synced:
-    """Reads RIPE's counters of each account that is due and enabled; of several processes one does it."""
+    """Read RIPE's counters of each account that is due and enabled; one of several processes does it."""
 
     def visit(report: Synced, account: Account) -> tuple[Synced, Unanswered | None]:
         if not account.enabled:
@@ -55,11 +58,11 @@ def sync_accounts(store: JobStore, atlas: Atlas, vault: Vault, *, site: str, eve
 def _sync(
     store: JobStore, atlas: Atlas, vault: Vault, account_id: str, site: str, report: Synced, clock: Clock
 ) -> tuple[Synced, Unanswered | None]:
-    """The report with this account in it, and what went unanswered last."""
+    """Return the report with this account in it, and the last question that went unanswered."""
     asked_ms = clock.now_ms()
     account = store.account(account_id, now_ms=asked_ms)
     assert account is not None  # accounts are never removed
-    # Fixed before the questions: what is taken while RIPE answers comes on top of the answer, and is not hidden by it.
+    # Fixed before the questions: what is taken while RIPE answers is added to the answer, and not hidden by it.
     visible = (lagging_visible(account.credits), lagging_visible(account.results))
     spend = ask_as_owner(store, vault, account_id, atlas.credits)
     report = report._replace(quarantined=report.quarantined + spend.quarantined)
@@ -86,14 +89,14 @@ def _sync(
 
 
 class _Running(NamedTuple):
-    """How many measurements of the account run as RIPE's lists show it, and which of them carry our mark."""
+    """Number of the account's measurements that run as RIPE's lists show it, and which of them carry our marker."""
 
     running: int
     own: tuple[int, ...]
 
 
 def _running(atlas: Atlas, key: str, site: str) -> _Running | Unanswered:
-    """Ours first: what is sent between the two questions is counted twice until the next sync, never forgotten."""
+    """Ask for ours first: a send between the two questions is counted twice until the next sync, never forgotten."""
     own = atlas.running_by_marker(key, site_tag(site))
     if isinstance(own, Refused | Lost):
         return own

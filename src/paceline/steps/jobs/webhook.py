@@ -1,7 +1,7 @@
-"""Calls a job's webhook once the job has finished: a signed call, repeated until it succeeds.
+"""Webhooks of finished jobs: a signed call, repeated until it succeeds.
 
 A try is written before it is made, with the time of the next one. So a process that dies in the middle loses nothing,
-two processes do not tell the same twice, and only a success has to be written afterwards.
+two processes do not make the same call, and only a success has to be written afterwards.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ TIMEOUT_MS = 10_000
 
 
 class Hook(NamedTuple):
-    """A try that is written and now has to be made. ``tries`` counts it."""
+    """A try that is written and now has to be made. ``tries`` includes it."""
 
     job: StoredJob
     tries: int
     order: Call
     next_ms: int
-    """When somebody else may make the next try: this one must be over by then."""
+    """Time from which another process may make the next try: this one must be over by then."""
 
     @property
     def fence(self) -> tuple[int, int]:
@@ -47,24 +47,24 @@ class HookEnded(NamedTuple):
 
 
 def webhook_secret(secret_key: bytes, user: str) -> str:
-    """Returns the secret by which the user's receiver verifies signatures: one for all jobs, computed, not stored."""
+    """Return the secret by which the user's receiver verifies signatures: one for all jobs, computed, not stored."""
     return hmac.digest(secret_key, b"webhook/" + user.encode("utf-8", "surrogatepass"), "sha256").hex()
 
 
 def sign(secret: str, body: bytes, *, at_s: int) -> str:
-    """The value of the signature's header. The secret is used as it is written, letter by letter."""
+    """Return the value of the signature's header. The secret is used as text, letter by letter."""
     return signature_text(hmac.digest(secret.encode(), signed_bytes(body, at_s=at_s), "sha256").hex(), at_s=at_s)
 
 
 def begin_webhooks(
     store: Store, *, secret: bytes, now_ms: int, chance: Callable[[], float], limit: int = HOOKS_MAX
 ) -> list[Hook]:
-    """Returns the tries that this process makes; those that another process took first are left out."""
+    """Return the tries that this process makes; those that another process took first are left out."""
     begun = []
     for job, before in store.due_webhooks(now_ms=now_ms, limit=limit):
         tries = before + 1
         if not job.owner or tries > TRIES_MAX:
-            # Nobody is left to be told; or the process that made the last try died with it.
+            # Nobody is left to be told; or the process that made the last try died during it.
             store.note_webhook(job.number, tries=before, next_ms=None)
             continue
         next_ms = again_ms(tries, now_ms=now_ms, timeout_ms=TIMEOUT_MS, chance=chance())
@@ -75,7 +75,11 @@ def begin_webhooks(
 
 
 def end_webhooks(store: Store, hooks: Mapping[tuple[int, int], Hook], results: Sequence[CallResult]) -> list[HookEnded]:
-    """Only a 2xx ends it before its last try; a redirect is not followed. What failed is on its way already."""
+    """Record the results of tries.
+
+    Only a 2xx ends a webhook before its last try; a redirect is not followed. For a failed one the next try is written
+    already.
+    """
     ended = []
     for result in results:
         hook = hooks[result.handle, result.attempt]
@@ -97,7 +101,7 @@ def _call(store: Store, job: StoredJob, *, tries: int, secret: bytes, now_ms: in
         run_id=job.id,
         method="POST",
         url=job.webhook,
-        # The same key at each try, so that a receiver whose answer was lost knows what it has.
+        # The same key at each try, so that a receiver whose answer was lost recognises the call.
         headers={SIGNATURE_HEADER: signature, "Idempotency-Key": f"webhook/{job.id}", "Paceline-Try": str(tries)},
         body=body.decode(),
         timeout_ms=TIMEOUT_MS,

@@ -1,4 +1,4 @@
-"""Seals what is secret in checks before they are stored, and opens it for the process that makes the check."""
+"""Secrets of checks: sealed before they are stored, and opened for the process that makes the check."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paceline.steps.alerts.channels import KnownChannels, require_channels
 from paceline.steps.walk import walk
 
 KEPT_MAX = 65_536
-"""Opened values that a process remembers: a check runs again and again."""
+"""Maximum number of opened values that a process remembers: the same check runs many times."""
 PAGE = 1_000
 
 
@@ -28,7 +28,7 @@ class CheckOpener:
         self._unseal = lru_cache(maxsize=KEPT_MAX)(vault.unseal)
 
     def open(self, check: PolledCheck) -> PolledCheck | None:
-        """None: it was sealed with another key."""
+        """Return the check with its secrets opened; None: it was sealed with another key."""
         try:
             return open_check(check, self._unseal)
         except WrongSetting:
@@ -46,9 +46,10 @@ def open_spec(spec: MonitorSpec, vault: Vault) -> MonitorSpec:
 def seal_put(
     store: Store, vault: Vault, put: PutMonitor, *, pointer: str = "", known: KnownChannels | None = None
 ) -> PutMonitor:
-    """What is to be kept as it is stored is read; the put then holds only for what was read.
+    """Return the put with its secrets sealed.
 
-    InvalidInput if it names a channel that its owner does not have. ``known``: what is remembered for further puts.
+    Values to be kept are read from the store; the put then holds only for the revision that was read. InvalidInput if
+    it names a channel that its owner does not have. ``known``: channels that are remembered for further puts.
     """
     require_channels(store, put.owner, put.spec.alert.channels, pointer=f"{pointer}/alert/channels", known=known)
     spec = seal_spec(put.spec, vault)
@@ -67,7 +68,7 @@ def seal_put(
 
 
 def seal_stored(store: Store, vault: Vault) -> int:
-    """Seals what stands in the clear since an older version. Returns how many monitors were sealed."""
+    """Seal secrets that an older version stored in the clear. Return how many monitors were sealed."""
     sealed = 0
     monitors = (monitor for user in walk(store.users) for monitor in walk(partial(store.monitors, user.id)))
     clear = (monitor for monitor in monitors if is_clear(monitor.spec.check))

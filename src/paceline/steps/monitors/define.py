@@ -1,4 +1,4 @@
-"""Users put, edit, pause, resume and remove their monitors. A recorded change follows, and the entry follows that."""
+"""Monitors: put, edited, paused, resumed and removed by users. Each edit records a change, which moves the entry."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _PATCH = msgspec.json.Decoder(dict[str, Any])
 def put_monitors(
     store: Store, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int, firings_max: int = 0
 ) -> list[PutResult]:
-    """Writes the definitions, then lets their changes drive the entries, so that an edit takes effect at once.
+    """Write the definitions, then let their changes move the entries, so that an edit takes effect at once.
 
-    What is secret in them was sealed before: ``check_secrets.seal_put``.
+    Their secrets were sealed before: ``check_secrets.seal_put``.
     """
     limits = Limits(monitors_max, firings_max)
     if len(puts) > 1:
@@ -45,7 +45,10 @@ def put_monitors(
 def put_known_monitors(
     store: Store, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int, firings_max: int = 0
 ) -> list[PutResult]:
-    """The same, without those that need a phase: these are answered ``unplaced``, and nothing is written of them."""
+    """Put monitors like ``put_monitors``, except those that need a phase.
+
+    These are answered ``unplaced``, and are not written.
+    """
     asking = [_asking(put) for put in puts]
     results = store.put_monitors(asking, monitors_max=monitors_max, firings_max=firings_max, now_ms=now_ms)
     _let_follow(store, results, now_ms=now_ms)
@@ -55,7 +58,7 @@ def put_known_monitors(
 def put_many_monitors(
     store: Store, puts: Sequence[PutMonitor], *, page: int, monitors_max: int, now_ms: int, firings_max: int = 0
 ) -> list[PutResult]:
-    """As ``put_monitors``, in several commits of so many each. Phases are allotted to all of them together."""
+    """Put monitors like ``put_monitors``, in commits of ``page`` each. Phases are allotted to all of them together."""
     limits = Limits(monitors_max, firings_max)._asdict()
 
     def put_pages(step: Callable[..., list[PutResult]], puts: Sequence[PutMonitor]) -> list[PutResult]:
@@ -73,16 +76,16 @@ def put_many_monitors(
 def put_monitors_and_entries(
     store: Store, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int, firings_max: int = 0
 ) -> tuple[list[PutResult], dict[int, Entry]]:
-    """Puts of one monitor each, done together: the first check of a new one is due at once.
+    """Put single monitors together: the first check of a new one is due at once.
 
-    Returns also how the entries stand that followed, by generation: for those who show them at once.
+    Also return the entries after that, by generation, for callers that show them at once.
     """
     results = _put_singles(store, puts, Limits(monitors_max, firings_max), now_ms=now_ms)
     return results, entries_after(_let_follow(store, results, now_ms=now_ms))
 
 
 def put_monitor(store: Store, put: PutMonitor, *, monitors_max: int, now_ms: int, firings_max: int = 0) -> PutResult:
-    """One monitor; what a bulk put answers as a disposition is an error here."""
+    """Put one monitor; raise the error that a bulk put answers as a disposition."""
     result = put_monitors(store, [put], monitors_max=monitors_max, firings_max=firings_max, now_ms=now_ms)[0]
     if error := put_error(result, put, monitors_max=monitors_max, firings_max=firings_max):
         raise error
@@ -90,7 +93,7 @@ def put_monitor(store: Store, put: PutMonitor, *, monitors_max: int, now_ms: int
 
 
 def put_error(result: PutResult, put: PutMonitor, *, monitors_max: int, firings_max: int = 0) -> PacelineError | None:
-    """What to tell the writer of a put that was not done; None if it was."""
+    """Return the error of a put that was not done; None if it was."""
     match result.disposition:
         case "created" | "replaced" | "unchanged":
             return None
@@ -129,9 +132,9 @@ def edit_monitor(
     now_ms: int,
     firings_max: int = 0,
 ) -> PutResult:
-    """Writes the changed spec only onto the one that was read; tries again if somebody wrote in between.
+    """Write the changed spec only onto the one that was read; try again if somebody wrote in between.
 
-    With ``expected_revision``, RevisionMismatch unless that is the revision that is stored.
+    With ``expected_revision``, raise RevisionMismatch unless that is the stored revision.
     """
 
     def attempt() -> PutResult | None:
@@ -152,9 +155,10 @@ def edit_monitor(
 
 
 def merge_patch(spec: MonitorSpec, patch: bytes, limits: SpecLimits, vault: Vault) -> MonitorSpec:
-    """RFC 7396: null removes a field, objects merge, the rest replaces. Changing ``check.kind`` replaces the check.
+    """Merge by RFC 7396: null removes a field, objects merge, the rest replaces.
 
-    What is secret and not named in the patch stays as it is stored; what is new is sealed.
+    Changing ``check.kind`` replaces the check. Secrets that the patch does not name stay as they are stored; new ones
+    are sealed.
     """
     document = decode(_PATCH, patch)
     target = spec_document(spec)
@@ -176,7 +180,10 @@ def set_paused(spec: MonitorSpec, *, paused: bool) -> MonitorSpec:
 
 
 def remove_monitors(store: Store, removes: Sequence[RemoveMonitor], *, now_ms: int) -> list[PacelineError | None]:
-    """When this returns nothing more fires. None: it is removed."""
+    """Remove monitors; when this returns, none of them fires any more.
+
+    Return an error for each, None if it was removed.
+    """
     results = store.remove_monitors(removes)
     if "removed" in results:
         react_to_all(store, now_ms=now_ms)
@@ -186,7 +193,7 @@ def remove_monitors(store: Store, removes: Sequence[RemoveMonitor], *, now_ms: i
 def remove_monitor(
     store: Store, owner: str, monitor_id: str, *, now_ms: int, expected_revision: int | None = None
 ) -> None:
-    """One of them; its error is raised."""
+    """Remove one monitor; raise the error that ``remove_monitors`` returns."""
     remove = RemoveMonitor(owner=owner, id=monitor_id, expected_revision=expected_revision)
     if error := remove_monitors(store, [remove], now_ms=now_ms)[0]:
         raise error
@@ -208,7 +215,7 @@ def parse_put(
     expected_revision: int | None = None,
     pointer: str = "",
 ) -> PutMonitor:
-    """A put from JSON, or InvalidInput that names what is wrong."""
+    """Return a put from JSON, or raise InvalidInput that names what is wrong."""
     if problem := id_problem(monitor_id, f"{pointer}/id"):
         raise InvalidInput.of(problem)
     spec = parse_spec(body, limits, pointer=pointer)
@@ -230,14 +237,14 @@ def _remove_error(result: RemoveResult, remove: RemoveMonitor) -> PacelineError 
 
 
 def _put(store: Store, puts: Sequence[PutMonitor], limits: Limits, *, now_ms: int, allot: Allot) -> list[PutResult]:
-    """Writes what needs no phase, then allots phases to the others and writes them."""
+    """Write the puts that need no phase, then allot phases to the others and write them."""
     return _put_again(store, [_asking(put) for put in puts], limits, now_ms=now_ms, allot=allot)
 
 
 def _put_singles(store: Store, puts: Sequence[PutMonitor], limits: Limits, *, now_ms: int) -> list[PutResult]:
-    """The same for puts of one monitor each: one that may be new gets a phase at once, which saves asking for it.
+    """Put single monitors like ``_put``: one that may be new gets a phase at once, which saves asking for it.
 
-    Where there is a monitor of that name that keeps its interval, the phase is not used.
+    If there is a monitor of that name that keeps its interval, the phase is not used.
     """
     first = [_asking(put) for put in puts]
     new = [index for index, put in enumerate(first) if put.asks_phase and not put.expected_revision]
@@ -249,7 +256,7 @@ def _put_singles(store: Store, puts: Sequence[PutMonitor], limits: Limits, *, no
 def _put_again(
     store: Store, puts: Sequence[PutMonitor], limits: Limits, *, now_ms: int, allot: Allot
 ) -> list[PutResult]:
-    """Writes the puts; those that turn out to need a phase are allotted one and written after that."""
+    """Write the puts; allot a phase to those that turn out to need one and write them again."""
     results = store.put_monitors(puts, **limits._asdict(), now_ms=now_ms)
     left = [index for index, result in enumerate(results) if result.disposition == "unplaced"]
     if left:
@@ -275,7 +282,7 @@ def _let_follow(store: Store, results: Sequence[PutResult], *, now_ms: int) -> l
 
 
 def _merge(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """Depth is bounded: the decoder refused what is nested too deeply."""
+    """Return the merged document. The depth is bounded: the decoder refused deeper nesting."""
     merged = dict(target)
     for name, value in patch.items():
         if value is None:

@@ -1,7 +1,7 @@
 """Lists of monitors with filters and an order, a page at a time. A page looks at a bounded number of monitors.
 
-What an index of the store narrows down is looked at alone. Where there is none, or it would not help, monitors are
-looked at in the order of the list; a page that has looked at LOOKS_MAX of them ends there, with what it has found.
+If an index of the store narrows the list down, only those monitors are looked at. Otherwise monitors are looked at in
+the order of the list; a page that has looked at LOOKS_MAX of them ends there, with what it has found.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from paceline.ports import Store
 from paceline.steps.views.report import LATE_AFTER_MS, MonitorView, monitor_views
 
 LOOKS_MAX = 1_000
-"""So many monitors, and users without any that match, one page looks at."""
+"""Maximum number of monitors, and of users without matching ones, that one page looks at."""
 JUDGED_LOOKS = 2
-"""A monitor whose health has to be judged counts for so many: entry and newest run are read, too."""
+"""Weight of a monitor whose health has to be judged: its entry and newest run are read, too."""
 CHUNK = 200
 USERS_MAX = 100
 LAST_ID = "\U0010ffff"
-"""Behind every id."""
+"""Text that sorts after every id."""
 
 
 class Found(NamedTuple):
     views: list[MonitorView]
     following: Mark | None
-    """Where the next page begins; None: this was the last."""
+    """Mark where the next page begins; None: this was the last."""
 
 
 def find_monitors(store: Store, query: MonitorQuery, mark: Mark, *, limit: int, now_ms: int) -> Found:
-    """Returns a page of the list behind ``mark``. It may have few views, or none, and yet a next one."""
+    """Return a page of the list after ``mark``. It may have few views, or none, and still be followed by another."""
     page = _Page(store, query, limit=limit, now_ms=now_ms)
     match query.sort:
         case "id":
@@ -66,9 +66,9 @@ class _Page:
     # -- in order of owner and id
 
     def walk_ids(self, mark: Mark, healths: Sequence[Health], *, due: bool = True) -> bool:
-        """Adds monitors of these healths in order of owner and id. Returns False when the page is over.
+        """Add monitors of these healths in order of owner and id. Return False when the page is over.
 
-        ``due`` False: only those that have no due time.
+        ``due`` False: only monitors that have no due time.
         """
         few = self._few(healths if due or len(healths) == 1 else ("paused",))
         for chunk in self._chunks(mark, few, healths):
@@ -86,14 +86,14 @@ class _Page:
         return self.following is None
 
     def _few(self, healths: Sequence[Health]) -> list[Monitor] | None:
-        """All monitors that may match and have one of these, if an index of the store says that they are few."""
+        """Return all monitors that may match and have one of these healths, if an index says that they are few."""
         if self._query.q is not None and self._with_text is not None:
             return self._with_text
         return self._narrowed(healths[0] if len(healths) == 1 else None)
 
     @cached_property
     def _with_text(self) -> list[Monitor] | None:
-        """Of any health, so that it is asked for once."""
+        """Return matches of any health, so that the index is asked once."""
         return self._narrowed(None)
 
     def _narrowed(self, health: Health | None) -> list[Monitor] | None:
@@ -102,7 +102,7 @@ class _Page:
         return None if found is None else sorted(found, key=lambda one: (one.owner, one.id))
 
     def _chunks(self, mark: Mark, few: Sequence[Monitor] | None, healths: Sequence[Health]) -> Iterator[list[Monitor]]:
-        """Monitors behind the mark that may match, in order of owner and id."""
+        """Yield monitors after the mark that may match, in order of owner and id."""
         if few is not None:
             left = [one for one in few if (one.owner, one.id) > (mark.owner, mark.id)]
             yield from (left[at : at + CHUNK] for at in range(0, len(left), CHUNK))
@@ -134,18 +134,18 @@ class _Page:
 
     @property
     def _plain(self) -> bool:
-        """Everything matches: no more need be read than is shown."""
+        """Return whether everything matches: then no more need be read than is shown."""
         return self._query == MonitorQuery(owner=self._query.owner)
 
     def _reader(self, owner: str, healths: Sequence[Health]) -> Callable[[str, int], list[Monitor]]:
-        """Reads from an index if the store has one for the query, else all monitors of the owner."""
+        """Return a function that reads the owner's monitors, from an index if the store has one for the query."""
         having = FAILING if tuple(healths) == ("failing",) else next(iter(wanted_facets(self._query)), None)
         return lambda after, size: self._store.monitors(owner, after=after, limit=size, having=having)
 
     # -- in other orders
 
     def by_health(self, mark: Mark) -> None:
-        """One group after the other, each in order of owner and id."""
+        """Add one group after the other, each in order of owner and id."""
         for phase in range(mark.phase, len(HEALTH_ORDER)):
             healths = [health for health in HEALTH_ORDER[phase] if health in self.healths]
             start = mark if phase == mark.phase else Mark(phase)
@@ -153,14 +153,14 @@ class _Page:
                 return
 
     def by_due(self, mark: Mark) -> None:
-        """Those that have a due time, in its order; then the others in order of owner and id."""
+        """Add monitors that have a due time, in its order; then the others in order of owner and id."""
         few = self._gathered()
         if mark.phase == 0 and not (self._walk_due(mark) if few is None else self._add_due(few, mark)):
             return
         self.walk_ids(mark if mark.phase else Mark(1), self.healths, due=False)
 
     def _gathered(self) -> list[Monitor] | None:
-        """All that may match, if they are few enough to be put in order here."""
+        """Return all monitors that may match, if they are few enough to be sorted here."""
         few = self._few(self.healths)
         if few is not None or self._query.owner is None:
             return few
@@ -183,7 +183,7 @@ class _Page:
         return True
 
     def _walk_due(self, mark: Mark) -> bool:
-        """Looks at the entries of all owners in order of their due times."""
+        """Add monitors of all owners in the order of their due times."""
         after = Due(mark.generation, 0, 0, mark.due_ms, Cadence()) if mark.generation else None
         while dues := self._store.armed_after(after, from_ms=0, limit=CHUNK):
             after = dues[-1]
@@ -223,7 +223,7 @@ class _Page:
         return len(healths) == len(get_args(Health))
 
     def _add(self, view: MonitorView, mark: Mark) -> bool:
-        """False: there is one more than fits, so the page ends behind the last one."""
+        """Add a view. False: there is one more than fits, so the page ends after the last one."""
         if len(self.views) == self._limit:
             self.following = self._last
             return False
@@ -232,7 +232,7 @@ class _Page:
         return True
 
     def _looked(self, count: int, mark: Mark) -> bool:
-        """False: it has looked at as many as it may, so the page ends here."""
+        """Count looks. False: the page has looked at as many as it may, so it ends here."""
         self._looks -= count
         if self._looks > 0:
             return True

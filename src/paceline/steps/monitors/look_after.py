@@ -1,4 +1,4 @@
-"""Health without an outcome: tells that nobody runs a monitor, and closes hours in which alerts were held back."""
+"""Upkeep of health without an outcome: alerts on late monitors, and hours in which alerts were held back."""
 
 from __future__ import annotations
 
@@ -16,20 +16,23 @@ CLOSED_MAX = 100
 
 
 class LateReport(NamedTuple):
-    """How many were told to be late, and where the next page begins; None: the round is over."""
+    """Number of monitors that were reported late, and where the next page begins; None: the round is over."""
 
     told: int
     after: int | None
 
 
 def is_any_late(status: StoreStatus, *, now_ms: int) -> bool:
-    """True if some run of a monitor could have started so long ago that ``tell_late`` has something to do."""
+    """Return whether a run of a monitor could have started so long ago that ``tell_late`` has something to do."""
     starts_ms = (status.check_start_ms, status.outgoing_start_ms)
     return any(start_ms is not None and now_ms - start_ms > LATE_TOLD_MS for start_ms in starts_ms)
 
 
 def tell_late(store: MonitorStore, *, after: int, now_ms: int, limit: int = LOOKED_MAX) -> LateReport:
-    """Make one pass over runs that nobody starts. Each episode of a monitor is told once, until an outcome ends it."""
+    """Make one pass over runs that nobody starts.
+
+    Each episode of a monitor is reported once, until an outcome ends it.
+    """
     page = store.late_runs(before_ms=now_ms - LATE_TOLD_MS, after=after, limit=limit)
     changes = []
     for run in page.runs:
@@ -40,7 +43,7 @@ def tell_late(store: MonitorStore, *, after: int, now_ms: int, limit: int = LOOK
 
 
 def close_hours(store: MonitorStore, *, now_ms: int, limit: int = CLOSED_MAX) -> int:
-    """Tell in one message for each monitor what was held back in its hour. Returns how many were told."""
+    """Send one message for each monitor whose hour with held-back alerts is over. Return how many were sent."""
     waiting = store.hours_to_close(now_ms=now_ms, limit=limit)
     changes = [
         change

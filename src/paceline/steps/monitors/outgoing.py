@@ -39,9 +39,9 @@ class OutgoingItem(msgspec.Struct, frozen=True):
 
 
 class OutcomeReport(msgspec.Struct, frozen=True):
-    """What a checker or a worker says came of a run. ``viewer`` None may settle anybody's; ``chance`` spreads a retry.
+    """Report of a checker or a worker on a run. ``viewer`` None may settle anybody's; ``chance`` spreads a retry.
 
-    ``after_ms``: a retry comes no sooner. ``provider``: of this provider's runs alone; None: of any.
+    ``after_ms``: the shortest pause before a retry. ``provider``: only runs of this provider; None: any.
     """
 
     run: str
@@ -55,14 +55,14 @@ class OutcomeReport(msgspec.Struct, frozen=True):
 
 
 class ReportDetail(NamedTuple):
-    """What Paceline reads of the detail that a checker or a worker sends."""
+    """Parts that Paceline reads of the detail that a checker or a worker sends."""
 
     reason: str
     latency_ms: float | None
 
 
 def read_detail(detail: dict[str, Any]) -> ReportDetail:
-    """Returns the reason and the latency in a detail; InvalidInput if it is too large or no valid JSON."""
+    """Return the reason and the latency in a detail; raise InvalidInput if it is too large or no valid JSON."""
     if len(msgspec.json.encode(detail)) > outcomes.DETAIL_BYTES_MAX:
         raise InvalidInput.of(FieldProblem("/detail", f"at most {outcomes.DETAIL_BYTES_MAX} bytes of JSON"))
     if problem := document_problem(detail):
@@ -82,14 +82,14 @@ def claim_outgoing(
     policy: RetryPolicy,
     name: str = DEFAULT_QUEUE,
 ) -> list[OutgoingItem]:
-    """Claims runs that wait in the queue of this name. ``owner`` None claims for every owner: an admin's checker."""
+    """Claim runs that wait in the queue of this name. ``owner`` None claims for every owner: an admin's checker."""
     queue = Queue(outgoing=True, owner=owner, name=name)
     claims = claim(store, queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, policy=policy)
     return [_item(item) for item in claims.granted]
 
 
 class RunClaim(msgspec.Struct, frozen=True):
-    """A checker asks for a run by its id. ``viewer`` None may claim the runs of all users; ``attempt`` None: any."""
+    """Request of a checker for a run by its id. ``viewer`` None may claim anybody's runs; ``attempt`` None: any."""
 
     run: str
     attempt: int | None
@@ -100,7 +100,7 @@ class RunClaim(msgspec.Struct, frozen=True):
 def claim_runs(
     store: Store, asks: Sequence[RunClaim], *, now_ms: int, policy: RetryPolicy
 ) -> list[OutgoingItem | PacelineError]:
-    """Leases outgoing runs by their ids in one act: for each the claimed run, or NotFound or NotClaimable."""
+    """Lease outgoing runs by their ids in one act. Return each claimed run, or NotFound or NotClaimable."""
     takes = {index: take for index, ask in enumerate(asks) if (take := _take(ask)) is not None}
     taken = store.take(list(takes.values()), now_ms=now_ms) if takes else []
     had = {index: item for index, item in zip(takes, taken, strict=True) if item is not None}
@@ -121,13 +121,13 @@ class Recorded(NamedTuple):
 
     handle: int
     state: outcomes.TerminalState | Literal["retry"]
-    """``retry``: the run will be made again."""
+    """Terminal state; ``retry``: the run will be made again."""
 
 
 def settle_outcomes(
     store: Store, reports: Sequence[OutcomeReport], *, now_ms: int, policy: RetryPolicy
 ) -> list[Recorded | PacelineError]:
-    """Settles outgoing runs in one act: for each what it came to, or NotFound, StaleLease or InvalidInput.
+    """Settle outgoing runs in one act. Return the result of each, or NotFound, StaleLease or InvalidInput.
 
     Of several reports of one run the first that holds its lease counts; the others are stale.
     """
@@ -150,7 +150,7 @@ def settle_outcomes(
 def record_outcomes(
     store: Store, reports: Sequence[OutcomeReport], *, now_ms: int, policy: RetryPolicy
 ) -> list[Run | PacelineError]:
-    """As ``settle_outcomes``; for each that was settled it returns the run as it stands then."""
+    """Settle like ``settle_outcomes``; return the run as it is then for each one that was settled."""
     recorded = settle_outcomes(store, reports, now_ms=now_ms, policy=policy)
     runs = store.runs([item.handle for item in recorded if isinstance(item, Recorded)], now_ms=now_ms)
     return [
@@ -160,7 +160,7 @@ def record_outcomes(
 
 
 def extend_lease(store: Store, run: str, *, lease: str, by_ms: int, viewer: str | None, now_ms: int) -> int:
-    """The lease's new end, counted from now."""
+    """Extend the lease and return its new end, counted from now."""
     fence = parse_lease(lease)
     records = store.runs([fence[0]] if fence else [], now_ms=now_ms)
     handle, attempt, _ = _leased_run(records, fence, run, viewer=viewer)
@@ -171,14 +171,14 @@ def extend_lease(store: Store, run: str, *, lease: str, by_ms: int, viewer: str 
 
 
 def give_back(store: Store, items: Sequence[OutgoingItem], *, now_ms: int) -> None:
-    """Releases runs that were claimed and whose answer reached nobody."""
+    """Release claimed runs whose answer reached nobody."""
     fences = [fence for item in items if (fence := parse_lease(item.lease)) is not None]
     if fences:
         store.release(fences, now_ms=now_ms)
 
 
 def _take(ask: RunClaim) -> Take | None:
-    """None: there is no such run, or none of which the viewer may know."""
+    """Return the take; None: there is no such run, or the viewer may not know of it."""
     name = parse_run_id(ask.run)
     if name is None or ask.viewer not in (None, name.owner):
         return None
@@ -186,7 +186,10 @@ def _take(ask: RunClaim) -> Take | None:
 
 
 def _refusal(store: Store, ask: RunClaim, take: Take | None, *, now_ms: int) -> PacelineError:
-    """Why the run could not be claimed, as far as it can be seen afterwards. Its message is not needed in any case."""
+    """Return why the run could not be claimed, as far as can be seen afterwards.
+
+    Its message is not needed in any case.
+    """
     run = None
     if take is not None:
         run = store.find_run(take.owner, take.monitor, generation=take.generation, counter=take.counter, now_ms=now_ms)
@@ -240,7 +243,7 @@ def _outcome(report: OutcomeReport, *, attempt: int, now_ms: int, policy: RetryP
 
 
 def _latency_ms(value: Any) -> float | None:
-    """What the checker measured, if it is a sensible number; the detail keeps whatever it sent."""
+    """Return the latency that the checker measured, if it is a sensible number; the detail keeps what was sent."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= LATENCY_MS_MAX:
         return None
     return float(value)

@@ -1,4 +1,4 @@
-"""Phases for monitors that need one, and the count of who has which, kept as entries move.
+"""Phases for monitors that need one, and the counts of phases, kept as entries move.
 
 A circle (``core.monitors.phases``) is one named item for each interval. It is read when a monitor needs a phase, and
 written in the commit in which the entry is armed, moved or removed. A store that cannot put both into one commit loses
@@ -31,7 +31,7 @@ HOSTS = Collection("phase-hosts", HostNotes)
 Page = dict[int, dict[int, list[str]]]
 """Hosts by shard, by interval."""
 TRIES_MAX = 10
-"""After so many writes of others in between, a count is given up."""
+"""Maximum number of attempts to write a count while others write it, too."""
 
 
 class Allot(Protocol):
@@ -41,7 +41,7 @@ class Allot(Protocol):
 
 
 class Move(NamedTuple):
-    """What a reaction changes on the circles: the interval and the place that an entry leaves, and those it gets."""
+    """Change of the circles by a reaction: the interval and place that an entry leaves, and those it gets."""
 
     gone: tuple[int, Place] | None
     come: tuple[int, Place] | None
@@ -55,7 +55,7 @@ def allot_each(store: Store, puts: Sequence[PutMonitor], *, now_ms: int) -> list
         every_ms, host = cadence_of(put.spec).every_ms, host_of(put.spec.check)
         circle, notes = known[every_ms]
         phase = allot_one(circle, notes.get(host), every_ms, now_ms=now_ms)
-        if len(puts) > 1:  # the next one shall know of it
+        if len(puts) > 1:  # the next one must know of it
             come = [Place(host, phase.ms)]
             after = after_moves(circle, every_ms, come=come, hosts=host not in notes)
             known[every_ms] = after, notes | notes_after(circle, notes, every_ms, come)
@@ -79,12 +79,12 @@ def allot_all(store: Store, puts: Sequence[PutMonitor], *, now_ms: int) -> list[
 
 
 def allot_list(store: Store, puts: Sequence[PutMonitor], *, now_ms: int) -> list[PutMonitor]:
-    """Return the puts of a list with a phase each. A list of one is no crowd: its first check is due at once."""
+    """Return the puts of a list with a phase each. In a list of one, the first check is due at once."""
     return (allot_all if len(puts) > 1 else allot_each)(store, puts, now_ms=now_ms)
 
 
 def count_moves(reacted: Sequence[Reacted]) -> Beside | None:
-    """Return what counts these reactions on their circles, once it is known which of them won; None: nothing to do."""
+    """Return a writer that counts these reactions on their circles, once it is known which won; None: nothing to do."""
     moves = {position: move for position, item in enumerate(reacted) if (move := move_of(item)) is not None}
     if not moves:
         return None
@@ -96,7 +96,7 @@ def count_moves(reacted: Sequence[Reacted]) -> Beside | None:
 
 
 def count_on_circles(items: ItemStore, moves: Iterable[Move]) -> int:
-    """Count the moves. Returns how many circles were given up because others wrote them all the time."""
+    """Count the moves. Return how many circles were given up because others wrote them all the time."""
     gone: dict[int, list[Place]] = {}
     come: dict[int, list[Place]] = {}
     for move in moves:
@@ -110,7 +110,7 @@ def count_on_circles(items: ItemStore, moves: Iterable[Move]) -> int:
 
 
 def move_of(item: Reacted) -> Move | None:
-    """Return what a reaction changes on the circles; None: nothing."""
+    """Return the change of the circles by a reaction; None: none."""
     entry, monitor = item.change.entry, item.change.monitor
     if isinstance(item.reaction, Keep):
         return None
@@ -154,7 +154,7 @@ class _Known(NamedTuple):
         return self.found.value
 
     def after(self, every_ms: int, *, come: Sequence[Place], gone: Sequence[Place]) -> list[ItemWrite]:
-        """Returns what is written when these have come and gone."""
+        """Return the writes after these monitors have come and gone."""
         new = {place.host for place in come} - self.notes.keys()
         circle = after_moves(self.circle, every_ms, come=come, gone=gone, hosts=len(new))
         writes = [CIRCLES.change(self.found, circle)] if circle != self.circle else []
@@ -180,7 +180,7 @@ def _read(store: Store, puts: Sequence[PutMonitor]) -> dict[int, _Known]:
 
 
 def _find(items: ItemStore, page: Page) -> dict[int, _Known]:
-    """Reads the circles of the intervals, and the notes of the hosts on each, in one read."""
+    """Read the circles of the intervals, and the notes of the hosts on each, in one read."""
     keys = [f"{every_ms}/{shard}" for every_ms, shards in page.items() for shard in shards]
     circles, notes = find_both(items, (CIRCLES, [str(every_ms) for every_ms in page]), (HOSTS, keys))
     left = iter(notes)
@@ -195,7 +195,7 @@ def _find(items: ItemStore, page: Page) -> dict[int, _Known]:
 
 
 def _pages(hosts: Mapping[int, Iterable[str]], *, items_max: int) -> list[Page]:
-    """Intervals whose circles, with the notes of these hosts, are no more items than that together."""
+    """Divide the intervals into pages whose circles and notes are at most ``items_max`` items each."""
     pages: list[Page] = [{}]
     held = 0
     for every_ms, mine in hosts.items():

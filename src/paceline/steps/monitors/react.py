@@ -1,4 +1,7 @@
-"""Recorded changes of definitions drive their entries. Replaying a change is harmless; losing one is impossible."""
+"""Reactions: recorded changes of definitions move their entries.
+
+Repeating one is harmless; losing one is impossible.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +21,21 @@ CHANGES_MAX = 5_000
 class ReactReport(NamedTuple):
     reacted: int
     lost: int
-    """Entries that moved in between; their changes stay recorded and come up again."""
+    """Number of entries that moved in between; their changes stay recorded and come up again."""
     more: bool
     followed: list[Reacted]
-    """What was reacted to, and how; ``entries_after`` tells how the entries stand."""
+    """Changes that were reacted to, and how; ``entries_after`` returns the entries after that."""
 
 
 def react(store: Store, *, now_ms: int, limit: int = CHANGES_MAX) -> ReactReport:
-    """One bounded pass over the recorded changes."""
+    """Make one bounded pass over the recorded changes."""
     changes = store.changes(limit=limit, now_ms=now_ms)
     report = react_to(store, changes, now_ms=now_ms)
     return report._replace(more=report.more or len(changes) == limit)
 
 
 def react_to(store: Store, changes: Sequence[Change], *, now_ms: int) -> ReactReport:
-    """To these changes, as they were read or recorded a moment ago."""
+    """React to these changes, as they were read or recorded a moment ago."""
     if not changes:
         return ReactReport(0, 0, more=False, followed=[])
     reacted = [Reacted(change, _decide(change, now_ms)) for change in changes]
@@ -42,7 +45,7 @@ def react_to(store: Store, changes: Sequence[Change], *, now_ms: int) -> ReactRe
 
 
 def react_to_all(store: Store, *, now_ms: int, passes_max: int = 1_000) -> ReactReport:
-    """Passes until no change is left; bounded, because another process may keep writing."""
+    """Make passes until no change is left; bounded, because another process may keep writing."""
     total = ReactReport(0, 0, more=True, followed=[])
     for _ in range(passes_max):
         report = react(store, now_ms=now_ms)
@@ -54,7 +57,7 @@ def react_to_all(store: Store, *, now_ms: int, passes_max: int = 1_000) -> React
 
 
 def entries_after(reports: Iterable[ReactReport]) -> dict[int, schedule.Entry]:
-    """How the entries stand that followed their changes, by generation; the last reaction counts."""
+    """Return the entries after their reactions, by generation; the last reaction counts."""
     entries = {item.change.generation: _entry_after(item) for report in reports for item in report.followed}
     return {generation: entry for generation, entry in entries.items() if entry is not None}
 
@@ -68,7 +71,7 @@ def _decide(change: Change, now_ms: int) -> schedule.Reaction:
 
 
 def _entry_after(item: Reacted) -> schedule.Entry | None:
-    """The entry as the reaction leaves it."""
+    """Return the entry as the reaction leaves it."""
     entry, monitor = item.change.entry, item.change.monitor
     match item.reaction:
         case schedule.Keep():

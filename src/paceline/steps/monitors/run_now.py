@@ -1,4 +1,4 @@
-"""A check now, once, beside the cadence; and a preview of the times at which the cadence will fire."""
+"""Extra runs that somebody asks for now, and a preview of the times at which the cadence will fire."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from paceline.steps.monitors.react import react_to_all
 from paceline.steps.monitors.tick import advance_due
 
 TRIES_MAX = 10
-"""Each lost try means that somebody else has moved the entry meanwhile."""
+"""Maximum number of tries; a lost one means that somebody else has moved the entry meanwhile."""
 TIMES_DEFAULT, TIMES_MAX = 5, 1_000
 
 
@@ -32,7 +32,7 @@ class RunNowView(msgspec.Struct, frozen=True):
 
 
 def run_now(store: Store, owner: str, monitor_id: str, *, now_ms: int, catch_up: CatchUp) -> RunNowView:
-    """Makes a run of the monitor now, whether it is paused or not. Returns the one that is open, if there is one.
+    """Make a run of the monitor now, whether it is paused or not. Return the open one, if there is one.
 
     However many ask at once, one run is made: making it is a compare-and-set on the entry's counter.
     """
@@ -66,7 +66,7 @@ class UpcomingView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def upcoming(store: Store, owner: str, monitor_id: str, *, count: int, now_ms: int) -> UpcomingView:
-    """Returns when the monitor will fire, the next time first, if nothing is edited."""
+    """Return when the monitor will fire, the next time first, if nothing is edited."""
     if not 1 <= count <= TIMES_MAX:
         raise InvalidInput.of(FieldProblem("/query/count", f"a whole number from 1 to {TIMES_MAX}"))
     monitor = get_monitor(store, owner, monitor_id)
@@ -80,7 +80,7 @@ def upcoming(store: Store, owner: str, monitor_id: str, *, count: int, now_ms: i
 
 
 def _entry_of(store: Store, monitor: Monitor, *, now_ms: int) -> Entry | None:
-    """The monitor's entry. If its definition was written a moment ago and has none yet, the entry follows first."""
+    """Return the monitor's entry. If a new definition has none yet, recorded changes are reacted to first."""
     found = store.entries([monitor.generation], now_ms=now_ms)
     if not found:
         react_to_all(store, now_ms=now_ms)

@@ -1,4 +1,4 @@
-"""Runs that Paceline carries out itself: claimed in batches, handed to the provider, settled in batches."""
+"""Checks that Paceline makes itself: claimed, handed to the provider and settled, many at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEALED_OTHERWISE = "its headers or body were sealed with another PACELINE_SECRET
 
 
 class Claims(NamedTuple):
-    """``granted`` may start; ``refused`` were settled without being sent."""
+    """Claimed runs: ``granted`` may start; ``refused`` were settled without being sent."""
 
     granted: list[Claimed]
     refused: list[Settlement]
@@ -32,19 +32,19 @@ class Claims(NamedTuple):
 class SettleReport(NamedTuple):
     settled: list[Finished]
     stale: int
-    """Outcomes that came after their lease had run out and were refused."""
+    """Number of outcomes that came after their lease had run out and were refused."""
     again: Sequence[Settlement] = ()
     """Failed attempts whose check is tried again: their outcome is a retry."""
 
 
 def claim(store: Store, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, policy: RetryPolicy) -> Claims:
-    """Leases what may start now, and settles at once what must not be sent."""
+    """Lease the runs that may start now, and settle at once those that must not be sent."""
     claimed = store.claim(queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
     return admit(store, claimed, now_ms=now_ms, policy=policy)
 
 
 def admit(store: Store, claimed: Iterable[Claimed], *, now_ms: int, policy: RetryPolicy) -> Claims:
-    """Settles at once what was claimed and must not be sent."""
+    """Settle at once the claimed runs that must not be sent."""
     granted: list[Claimed] = []
     refused: list[Settlement] = []
     for item in claimed:
@@ -70,7 +70,7 @@ def claim_orders(
     places: Places | None = None,
     opener: CheckOpener | None = None,
 ) -> list[Order]:
-    """The checks to be made now. ``places``: what is out already, and how much one owner and one target may have."""
+    """Return the checks to be made now. ``places``: checks that are out, and the limits of an owner and a target."""
     claimed = store.claim(CHECKS, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
     return make_orders(store, claimed, now_ms=now_ms, policy=policy, opener=opener)
 
@@ -86,7 +86,7 @@ def settle_and_claim(
     places: Places | None = None,
     opener: CheckOpener | None = None,
 ) -> tuple[SettleReport, list[Order]]:
-    """``settle`` and ``claim_orders`` in one act: a commit costs more than what it carries."""
+    """Settle and claim like ``settle`` and ``claim_orders``, in one act: a commit costs more than what it carries."""
     written = _settlements(finished, policy)
     won, claimed = store.settle_and_claim(written, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
     return _report(finished, written, won), make_orders(store, claimed, now_ms=now_ms, policy=policy, opener=opener)
@@ -100,16 +100,16 @@ def make_orders(
     policy: RetryPolicy,
     opener: CheckOpener | None = None,
 ) -> list[Order]:
-    """Of checks that were claimed, those to be made; what must not be sent is settled at once.
+    """Return the claimed checks that are to be made; those that must not be sent are settled at once.
 
-    ``opener``: for what is sealed of them.
+    ``opener`` opens their sealed parts.
     """
     orders: list[Order] = []
     ended: list[Settlement] = []
     for item in claimed:
         check = item.check
         if item.target and check is not None and item.attempt == 1 and not (item.lost or is_sealed(check)):
-            orders.append(cast("Order", item))  # nearly always: ``decide`` says that it is sent, and nothing is copied
+            orders.append(cast("Order", item))  # nearly always: ``decide`` would send it, and nothing is copied
             continue
         if check is None or item.attempt > 1 or item.lost:
             decision = decide(check, attempt=item.attempt, lost=item.lost, policy=policy)
@@ -135,7 +135,7 @@ def make_orders(
 
 
 def orders_in_time(orders: Iterable[Order], *, lease_ms: int, now_ms: int) -> tuple[list[Order], list[Order]]:
-    """Those to be made now, and those to be given back: their claim took so long that they may outlive their lease."""
+    """Divide the checks into those to make now, and those to give back because they may outlive their lease."""
     orders = list(orders)
     if not orders:
         return [], []
@@ -143,7 +143,7 @@ def orders_in_time(orders: Iterable[Order], *, lease_ms: int, now_ms: int) -> tu
     def lease(until_ms: int, timeout: str) -> Leased:
         return check_lease(until_ms, timeout_ms=duration_ms(timeout), lease_ms=lease_ms)
 
-    # What was claimed together has few time-outs and nearly always one lease: if all fit into the shortest, all do.
+    # Checks claimed together have few time-outs and nearly always one lease: if all fit into the shortest, all do.
     until_ms = min([order.lease_until_ms for order in orders])
     if all(
         fits_lease(lease(until_ms, timeout), now_ms=now_ms) for timeout in {order.check.timeout for order in orders}
@@ -153,7 +153,7 @@ def orders_in_time(orders: Iterable[Order], *, lease_ms: int, now_ms: int) -> tu
 
 
 def settle(store: Store, finished: Sequence[Finished], *, policy: RetryPolicy = ONCE) -> SettleReport:
-    """Records what came of the checks. A failure with attempts left is tried again and settles nothing."""
+    """Record the results of the checks. A failure with attempts left is tried again and settles nothing."""
     if not finished:
         return SettleReport([], 0)
     written = _settlements(finished, policy)
@@ -161,7 +161,7 @@ def settle(store: Store, finished: Sequence[Finished], *, policy: RetryPolicy = 
 
 
 def _settlements(finished: Sequence[Finished], policy: RetryPolicy) -> Sequence[Settlement]:
-    """What is written of these results; nearly always they themselves."""
+    """Return the settlements to write for these results; nearly always the results themselves."""
     if {item.attempts for item in finished} == {1}:
         return finished
     return [_settled(item, policy) for item in finished]

@@ -1,4 +1,4 @@
-"""Due entries advance: each makes its runs and moves to its next due time, in one conditional write."""
+"""Tick: due entries advance. Each makes its runs and moves to its next due time, in one conditional write."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from paceline.ports import Store
 
 ENTRIES_MAX = 1_000
 ENTRIES_BEHIND_MAX = 10_000
-"""At once, if more is due than one pass takes: each pass waits once for its turn to write, and costs less per entry."""
+"""Number of entries in a pass when many are due: a larger pass waits once for its turn, and costs less per entry."""
 LATE_MAX = 2_000
-"""Entries that are advanced one by one, at once: others wait for their turn to write meanwhile."""
+"""Number of entries that are advanced one by one in a pass: others wait for their turn to write meanwhile."""
 LOOKED_THROUGH_MAX = 10_000
-"""At once: where entries are spread over many shards, each page asks all of them."""
+"""Number of entries in a page: if entries are spread over many shards, each page asks all of them."""
 REST_SHARE = 10
 CLOCK_TOLERANCE_MS = 300_000
-"""The clock may be set back by this much without a cron time firing again."""
+"""Time by which the clock may be set back without a cron time firing again."""
 
 
 class TickReport(NamedTuple):
     entries: int
     runs: int
     lost: int
-    """Races lost to another process, or to an edit: normal and harmless."""
+    """Number of races lost to another process, or to an edit: normal and harmless."""
     late_ms: list[int]
-    """How far behind its due time each run was made."""
+    """Delays between the due time of each run and when it was made."""
     more: bool
     skipped: int = 0
-    """Firings that made no run because the run before of their monitor had not ended."""
+    """Number of firings that made no run because the previous run of their monitor had not ended."""
     superseded: int = 0
-    """Runs that waited and were ended, because more waited than are kept."""
+    """Number of waiting runs that were ended, because more waited than are kept."""
     not_made_up: int = 0
-    """Missed firings that were to be made up for, and for which there was no room in the pace of all monitors."""
+    """Number of missed firings without a run, because the common pace of all monitors had no room."""
 
     @property
     def skipped_by(self) -> dict[str, int]:
-        """How many firings came to nothing, by the name of the rule."""
+        """Return how many firings made no run, by the name of the rule."""
         return {
             "overlap": self.skipped,
             "waiting_runs_max": self.superseded,
@@ -56,9 +56,9 @@ class PullBackReport(NamedTuple):
 
 
 def tick(store: Store, *, now_ms: int, catch_up: CatchUp, limit: int = ENTRIES_MAX) -> TickReport:
-    """One bounded pass: first what is on time, in one act of the store; then whatever else is due, one by one.
+    """Make one bounded pass: first the entries on time, in one act; then the others that are due, one by one.
 
-    However much is on time, what was due before it has its turn in the same pass.
+    However many are on time, those that were due before have their turn in the same pass.
     """
     rule = OnTime(now_ms, catch_up.grace_ms)
     on_time = store.advance_on_time(rule, limit=limit)
@@ -67,7 +67,7 @@ def tick(store: Store, *, now_ms: int, catch_up: CatchUp, limit: int = ENTRIES_M
     late_max = min(limit, LATE_MAX)
     dues = store.due(now_ms=now_ms, limit=late_max if gone < limit else max(1, late_max // REST_SHARE))
     if gone == limit:
-        # The rest of what is on time goes with the next pass, but for those that the store may have left out.
+        # The rest of those on time go with the next pass, except those that the store may have left out.
         dues = [due for due in dues if not rule.covers(due) or due.cadence.overlap == "queue"]
     if not dues:
         return TickReport(gone, len(late_ms), 0, late_ms, more=gone == limit, skipped=skipped)
@@ -82,17 +82,17 @@ def tick(store: Store, *, now_ms: int, catch_up: CatchUp, limit: int = ENTRIES_M
 
 
 def next_entries_max(*, full: bool) -> int:
-    """How many entries the next pass takes: more, if the last one was full."""
+    """Return how many entries the next pass takes: more, if the last one was full."""
     return ENTRIES_BEHIND_MAX if full else ENTRIES_MAX
 
 
 def advance_due(store: Store, dues: Sequence[Due], *, now_ms: int, catch_up: CatchUp) -> list[Advance]:
-    """Of entries that are due, however that became known, the advances that won."""
+    """Advance entries that are due, however that became known. Return the advances that won."""
     return _advance(store, dues, now_ms=now_ms, catch_up=catch_up)[0]
 
 
 def _advance(store: Store, dues: Sequence[Due], *, now_ms: int, catch_up: CatchUp) -> tuple[list[Advance], int]:
-    """The advances that won, and how many missed firings they did not make up for, for want of room in the pace."""
+    """Return the advances that won, and how many missed firings the pace had no room for."""
     wanted = advance_all(dues, now_ms=now_ms, catch_up=catch_up)
     advances = _paced(store, list(wanted), now_ms=now_ms, catch_up=catch_up)
     won = store.commit(advances, now_ms=now_ms) if advances else []
@@ -103,7 +103,7 @@ def _advance(store: Store, dues: Sequence[Due], *, now_ms: int, catch_up: CatchU
 
 
 def _paced(store: Store, advances: list[Advance], *, now_ms: int, catch_up: CatchUp) -> list[Advance]:
-    """Books times for missed runs, so that all monitors together catch up at a bounded pace.
+    """Book times for missed runs, so that all monitors together catch up at a bounded pace.
 
     Times of an advance that then loses stay booked: a little of the pace is unused.
     """
@@ -124,11 +124,11 @@ def pull_back(
     later_ms_max: int = HORIZON_S * 1_000,
     limit: int = LOOKED_THROUGH_MAX,
 ) -> PullBackReport:
-    """After the clock was set back: entries and runs that wait further ahead than they ever would come back.
+    """Bring entries and runs back that wait further ahead than they ever would, after the clock was set back.
 
     ``wait_ms_max``: no retry is further ahead than this by a clock that is right, and no run that is to start later
-    (caught up, or queued) further than this or ``later_ms_max``, whichever is more. ``read_ms`` is asked
-    after each page is read: others go on meanwhile, and by an older time what they have just armed would seem too far
+    (caught up, or queued) further than this or ``later_ms_max``, whichever is more. ``read_ms`` is called after each
+    page is read: others go on meanwhile, and by an older time entries that they have just armed would seem too far
     ahead, come back to a time that has fired, and fire twice.
     """
     scanned = moved = 0
@@ -148,6 +148,6 @@ def pull_back(
 
 
 def _entry(due: Due) -> Entry:
-    """As far as the clock is concerned, it does not matter where its runs go."""
+    """Return an entry with the fields that matter for the clock; where its runs go does not."""
     entry = Entry(due.generation, due.counter, due.revision, due.due_ms, due.cadence, outgoing=False)
     return replace(entry, lead_ms=due.lead_ms)

@@ -1,4 +1,4 @@
-"""Import channels, silences and alerts that are not over."""
+"""Import of channels, silences and alerts that are not over."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from paceline.steps.move.stream import AlertLine, ChannelLine, SilenceLine
 
 
 def put_channel_line(store: Store, vault: Vault, line: ChannelLine) -> str:
-    """Store the channel as it was, and return what became of it."""
+    """Store the channel as it was, and return the disposition."""
     if problem := id_problem(line.id, "/id"):
         raise InvalidInput.of(problem)
     if detail := channel_url_problem(line.channel.kind, vault.unseal(line.channel.url)):
         raise InvalidInput.of(FieldProblem("/channel/url", detail))
-    # Not older than its user is here: it would pass for one of another user of that name.
+    # Not older than its user is here: it would be taken for one of another user of that name.
     channel = replace(line.channel, created_ms=max(line.channel.created_ms, since_ms(store, line.owner)))
     key = f"{line.owner}/{line.id}"
     there = CHANNELS.get(store, key)
@@ -31,7 +31,7 @@ def put_channel_line(store: Store, vault: Vault, line: ChannelLine) -> str:
 
 
 def put_silence_line(store: Store, line: SilenceLine) -> str:
-    """Store the silence as it was, and return what became of it."""
+    """Store the silence as it was, and return the disposition."""
     if problem := id_problem(line.id, "/id"):
         raise InvalidInput.of(problem)
     silence = replace(line.silence, from_ms=max(line.silence.from_ms, since_ms(store, line.owner)))
@@ -44,7 +44,7 @@ def put_silence_line(store: Store, line: SilenceLine) -> str:
 
 
 def put_alert_line(store: Store, line: AlertLine) -> str:
-    """Store the alert with what came of it so far, once; one that is there already goes on as it is."""
+    """Store the alert with its deliveries so far, once; an alert that is there already stays as it is."""
     if not store.add_alerts([line.record.alert])[0]:
         return "unchanged"
     store.write_alerts([replace(line.record, version=0)])

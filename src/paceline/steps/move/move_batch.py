@@ -1,4 +1,4 @@
-"""Move a batch with the days it has begun: runs that have ended are not repeated, the others run at their time."""
+"""Import of a batch with the days it has begun: runs that have ended are not repeated, the others run at their time."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class BatchMove:
     """Fills one batch, page by page.
 
     Its days are opened before its records come, so the store takes each record for a late one and tells its number.
-    With that the page's runs are planned as they were. A record without a run stays a late record and is planned into
-    the rest of its day, as it would have been. A day is closed when all records are there.
+    With that number the page's runs are planned as they were. A record without a run stays a late record and is planned
+    into the rest of its day, as it would have been. A day is closed when all records are there.
     """
 
     def __init__(self, store: BatchStore, line: BatchLine, *, now_ms: int) -> None:
@@ -45,7 +45,7 @@ class BatchMove:
             store.close_day(day)
 
     def put(self, records: Sequence[RecordSpec], lines: Sequence[RecordLine]) -> list[RecordPut]:
-        # A moment at which the first of the days is on: else its records would be no newcomers of it.
+        # A moment at which the first of the days is on: otherwise its records would not be late records of it.
         at_ms = min((day.end_ms - 1 for day in self._days), default=self._now_ms)
         puts = self._store.put_records(self._batch, records, now_ms=min(at_ms, self._now_ms))
         if self._days:

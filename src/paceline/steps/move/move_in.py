@@ -1,4 +1,4 @@
-"""Import a stream of lines into a store. Importing it again changes nothing."""
+"""Import of a stream of lines into a store. Importing it again changes nothing."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ T = TypeVar("T")
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """How many lines of each kind were created, replaced, unchanged, or passed over."""
+    """Number of lines of each kind that were created, replaced, unchanged, or passed over."""
 
     counts: dict[str, dict[str, int]]
     lines: int
     unplaced: int = 0
-    """New monitors that another process armed meanwhile: they fire as new ones do, not at the old due time."""
+    """Number of new monitors that another process armed meanwhile: they do not fire at their old due time."""
 
 
 class _Numbered(NamedTuple):
@@ -75,7 +75,7 @@ def import_lines(
     now_ms: int,
     progress: Callable[[int], None] = lambda _lines: None,
 ) -> Imported:
-    """Make definitions as the stream has them; those that it does not name stay. Returns what became of the lines.
+    """Make definitions as the stream has them; others stay. Return the counts of dispositions.
 
     Each page is durable once it is done. A stream that breaks off, or has a wrong line, raises: the pages before are
     stored, and importing the whole stream again completes it.
@@ -113,7 +113,7 @@ def _pages(group: Iterable[T]) -> Iterator[list[T]]:
 
 
 class _Move:
-    """The state of an import: the batch that is being filled, and what became of the lines so far."""
+    """State of an import: the batch that is being filled, and the dispositions so far."""
 
     def __init__(self, store: Store, vault: Vault, head: stream.Head, *, now_ms: int) -> None:
         self._store = store
@@ -122,7 +122,7 @@ class _Move:
         self._now_ms = now_ms
         self._batch: BatchMove | None = None
         self._keys: dict[str, str] = {}
-        """The account that has each sealed key."""
+        """Account of each sealed key."""
         self.tally = _Tally()
         self.unplaced = 0
 
@@ -202,7 +202,7 @@ class _Move:
     def _monitors(self, page: Sequence[_Numbered]) -> None:
         lines = [one.line for one in page if isinstance(one.line, stream.MonitorLine)]
         puts = [_at(one.number, self._put, line) for one, line in zip(page, lines, strict=True)]
-        # In the order in which they were made: a generation is given after those that are older.
+        # In the order in which they were made: older monitors get smaller generations.
         order = sorted(range(len(lines)), key=lambda at: lines[at].created_ms)
         made = self._store.put_monitors([puts[at] for at in order], monitors_max=MONITORS_MAX, now_ms=self._now_ms)
         results = dict(zip(order, made, strict=True))
@@ -224,13 +224,13 @@ class _Move:
 
     def _put(self, line: stream.MonitorLine) -> PutMonitor:
         _check_id(line.id)
-        # Sealed there; in an export of an older version, in the clear.
+        # Sealed in the other store; in the clear in an export of an older version.
         phase = None
         try:
             stored = open_spec(parse_stored_spec(bytes(line.spec)), self._vault)
             phase, opened = stored.phase, encode_spec(msgspec.structs.replace(stored, phase=None))
         except msgspec.MsgspecError:
-            opened = bytes(line.spec)  # what is wrong with it is said below
+            opened = bytes(line.spec)  # its problems are reported below
         spec = msgspec.structs.replace(seal_spec(parse_spec(opened, LIMITS), self._vault), phase=phase)
         return PutMonitor(line.owner, line.id, spec, created_ms=min(line.created_ms, self._now_ms))
 
@@ -254,7 +254,7 @@ class _Move:
             react_to_all(self._store, now_ms=self._now_ms)
 
     def _remember(self, lines: Sequence[stream.MonitorLine], results: Sequence[PutResult]) -> None:
-        """Give monitors that have not run here the record that they had there."""
+        """Give monitors that have not run here the health record that they had there."""
         moved = {
             result.monitor.generation: (line, line.health)
             for line, result in zip(lines, results, strict=True)
@@ -325,7 +325,7 @@ class _Move:
                 store.change_key(line.id, added.key.id, change)
             self.tally.add("keys", "unchanged" if added.disposition == "already" else "created")
         if done == "created":
-            # What was used of its day counts as used by others, until RIPE's own counters are asked.
+            # Use of its day counts as use by others, until RIPE's own counters are asked.
             asked_ms = self._head.exported_ms
             used: list[tuple[MeterName, Reading]] = [
                 ("credits", Reading(asked_ms, line.credits, 0)),
@@ -343,7 +343,7 @@ def _shared_key(account: str, holder: str, *, where: str) -> AlreadyExists:
 
 
 def _rollup(line: stream.MonitorLine) -> Rollup | None:
-    """Returns the uptime that the line has; None if it has none."""
+    """Return the uptime in the line; None if it has none."""
     try:
         return decode_rollup(line.rollup) if line.rollup else None
     except msgspec.MsgspecError as error:
@@ -363,7 +363,7 @@ def _digest(text: str) -> bytes:
 
 
 def _at(number: int, act: Callable[..., T], line: stream.AnyLine) -> T:
-    """Raise errors of a line with the line's number."""
+    """Call ``act`` with the line; its errors are raised with the line's number."""
     try:
         return act(line)
     except PacelineError as error:

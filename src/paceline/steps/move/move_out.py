@@ -1,4 +1,4 @@
-"""Export a store's definitions as a stream of lines, a page at a time."""
+"""Export of a store's definitions as a stream of lines, a page at a time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ENDED = frozenset({"done", "failed", "unknown", "skipped"})
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """How many of each kind were written, and what stays behind in the old store because no line has it."""
+    """Number of lines of each kind that were written, and of runs and dead letters that stay in the old store."""
 
     users: int
     tokens: int
@@ -43,24 +43,23 @@ class Exported(msgspec.Struct, frozen=True):
     accounts: int
     keys: int
     jobs: int
-    """Finished jobs, as history: the other store does not import them."""
+    """Number of finished jobs, as history: the other store does not import them."""
     alerts: int
-    """Those that are not over."""
+    """Number of alerts that are not over."""
     history: int
-    """Facts of the ledger, for ``paceline verify``: the other store does not import them."""
+    """Number of facts of the ledger, for ``paceline verify``: the other store does not import them."""
     runs_left: int
-    """Runs of monitors that are not claimed yet."""
+    """Number of runs of monitors that are not claimed yet."""
     dead_letters_left: int
 
 
 def export(
     store: Store, vault: Vault, write: Callable[[bytes], object], *, now_ms: int, history: Iterable[Fact] = ()
 ) -> Exported:
-    """Write the stream, holding one page at a time, and some hundred bytes for each run of an open day.
+    """Write the stream, with one page in memory at a time, and some hundred bytes for each run of an open day.
 
-    ``history``: facts to be written as well, behind everything else.
-
-    It is consistent only if nothing else writes meanwhile; ``obstacles`` tells what should have ended before.
+    ``history``: facts to be written as well, after everything else. The export is consistent only if nothing else
+    writes meanwhile; ``obstacles`` returns what should have ended before.
     """
     counts: Counter[str] = Counter()
     write(stream.write_line(stream.make_head(vault, now_ms=now_ms)))
@@ -141,7 +140,7 @@ def _alerts(store: Store, now_ms: int) -> Iterator[stream.AlertLine]:
         if len(page) < ALERTS_PAGE:
             return
         assert page[-1].next_ms is not None
-        after = max(after + 1, page[-1].next_ms - 1)  # others may be due at the same moment; a line twice does no harm
+        after = max(after + 1, page[-1].next_ms - 1)  # others may be due at the same time; repeating a line is harmless
 
 
 def _monitors(store: Store, now_ms: int) -> Iterator[stream.MonitorLine]:
@@ -176,7 +175,7 @@ def _batches(store: Store, now_ms: int) -> Iterator[stream.BatchLine | stream.Re
 
 
 def _since_ms(store: Store, batch: Batch, *, now_ms: int) -> int:
-    """Return now, or the beginning of a window that this store has not planned yet, so that the other one plans it."""
+    """Return now, or the start of a window that this store has not planned yet, so that the other one plans it."""
     if batch.spec.paused:
         return now_ms
     known = {day.date for day in store.days(batch, before=None, limit=PAGE)}
@@ -185,7 +184,7 @@ def _since_ms(store: Store, batch: Batch, *, now_ms: int) -> int:
 
 
 def _records(store: Store, batch: Batch, days: list[Day]) -> Iterator[stream.RecordLine]:
-    # Runs come in the order of numbers and records in that of names, so the runs of a day are held to be matched.
+    # Runs come in the order of numbers and records in that of names, so the runs of a day are kept to be matched.
     runs = {day.date: _runs(store, day) for day in days}
     numbers = store.record_numbers(batch)  # in the order in which they were put, which a provider may keep
     for first in range(0, len(numbers), PAGE):
@@ -219,7 +218,7 @@ def _accounts(store: Store, now_ms: int) -> Iterator[stream.AccountLine]:
 
 
 def _jobs(store: Store, now_ms: int) -> Iterator[stream.JobLine]:
-    """Return the days, newest first."""
+    """Yield the jobs, newest first."""
     del now_ms
     before: int | None = None
     for _ in range(PAGES_MAX):

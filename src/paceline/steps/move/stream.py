@@ -1,9 +1,9 @@
-"""What moves from one store to another: a stream of lines, and what must be at rest before it is written.
+"""Stream of lines that moves from one store to another, and the work that must have ended before it is written.
 
-The first line says which format it is and with which secret it was sealed, the last how many lines there were. Between
-them stand users, channels, silences, monitors, providers, each batch before its records, accounts, finished jobs as
-history, and alerts that are not over. Numbers,
-generations and revisions are a store's own and do not move; names, schedules and what a day has run already do.
+The first line names the format and the secret it was sealed with, the last how many lines there were. Between them are
+users, channels, silences, monitors, providers, each batch before its records, accounts, finished jobs as history, and
+alerts that are not over. Numbers, generations and revisions are a store's own and do not move; names, schedules and the
+runs of open days do.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from paceline.steps.batches.plan import all_batches
 
 FORMAT = 1
 SEALED_TEXT = "paceline export"
-"""Sealed in the first line: an installation that can open it has the secret that sealed everything else."""
+"""Text sealed in the first line: an installation that can open it has the secret that sealed everything else."""
 DAYS_MAX = 14
-"""How many days of a batch are marked as planned in the other store: more than are ever made up for."""
+"""Number of a batch's days that are marked as planned in the other store: more than are ever made up for."""
 
 
 class Line(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
@@ -44,7 +44,7 @@ class Head(Line, frozen=True, tag="paceline"):
 
 
 class MovedToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``digest`` is the keyed hash, in hexadecimal digits."""
+    """A token. ``digest`` is the keyed hash, in hexadecimal digits."""
 
     id: str
     label: str
@@ -80,13 +80,16 @@ class SilenceLine(Line, frozen=True, tag="silence"):
 
 
 class AlertLine(Line, frozen=True, tag="alert"):
-    """An alert that is not over: what was told already stays so, the rest is told by the other store."""
+    """An alert that is not over: finished deliveries stay so, the other store makes the rest."""
 
     record: AlertRecord
 
 
 class MonitorLine(Line, frozen=True, tag="monitor"):
-    """``due_ms``: its next firing; None while it is paused. ``rollup``: its uptime, encoded. ``health``: its record."""
+    """A monitor.
+
+    ``due_ms``: its next firing; None while it is paused. ``rollup``: its uptime, encoded. ``health``: its record.
+    """
 
     owner: str
     id: str
@@ -105,7 +108,7 @@ class ProviderLine(Line, frozen=True, tag="provider"):
 
 
 class MovedDay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``open``: it is not over, or runs of it have not ended: its records come with their runs of it."""
+    """A day. ``open``: it is not over, or runs of it have not ended; its records come with their runs."""
 
     date: str
     start_ms: int
@@ -114,7 +117,7 @@ class MovedDay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BatchLine(Line, frozen=True, tag="batch"):
-    """``since_ms``: windows that began before are planned already or not at all."""
+    """A batch. ``since_ms``: windows that began before are planned already or not at all."""
 
     id: str
     since_ms: int
@@ -131,10 +134,10 @@ class MovedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RecordLine(Line, frozen=True, tag="record"):
     batch: str
     record: msgspec.Raw
-    """As it is shown; the values of its headers are below."""
+    """The record as it is shown, with its headers' values hidden."""
     runs: tuple[MovedRun, ...] = ()
     headers: dict[str, str] = {}
-    """Sealed."""
+    """Values of its headers, sealed."""
 
 
 class MovedKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -146,7 +149,7 @@ class MovedKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AccountLine(Line, frozen=True, tag="account"):
-    """``credits`` and ``results``: what is used of its day by all users."""
+    """An account. ``credits`` and ``results``: the use of its day by all users."""
 
     id: str
     spec: AccountSpec
@@ -168,7 +171,7 @@ class HistoryLine(Line, frozen=True, tag="history"):
 
 
 class Tail(Line, frozen=True, tag="end"):
-    """``lines``: how many stand before it, the first among them."""
+    """Last line. ``lines``: the number of lines before it, including the first."""
 
     lines: int
 
@@ -197,7 +200,7 @@ def write_line(line: AnyLine) -> bytes:
 
 
 def read_line(text: bytes, *, number: int) -> AnyLine:
-    """Parse a line; MalformedBody names it."""
+    """Return a parsed line; MalformedBody names its number."""
     try:
         line: AnyLine = _LINE.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -210,7 +213,7 @@ def make_head(vault: Vault, *, now_ms: int) -> Head:
 
 
 def check_head(line: AnyLine, vault: Vault) -> Head:
-    """Raise unless this version can read the stream, and this installation can open what is sealed in it."""
+    """Raise unless this version can read the stream, and this installation can open its sealed parts."""
     if not isinstance(line, Head):
         raise MalformedBody("The first line is not that of an export: give what paceline export wrote, from its start.")
     if line.format != FORMAT:
@@ -228,7 +231,7 @@ def check_head(line: AnyLine, vault: Vault) -> Head:
 
 
 def obstacles(store: Store, *, now_ms: int) -> list[str]:
-    """Return what is under way, in words: moved now, it would be lost, doubled or spent twice."""
+    """Return the work in progress, in words: moved now, it would be lost, doubled or spent twice."""
     found: list[str] = []
     if (out := store.leases(now_ms=now_ms)).until_ms is not None:
         found.append(
@@ -248,7 +251,7 @@ def obstacles(store: Store, *, now_ms: int) -> list[str]:
 
 
 def open_days(store: Store, batch: Batch, *, now_ms: int) -> Iterator[tuple[Day, bool]]:
-    """Return the newest days, each with whether a run of it may still start."""
+    """Yield the newest days, each with whether a run of it may still start."""
     for day in store.days(batch, before=None, limit=DAYS_MAX):
         ended = {"done", "failed", "unknown", "skipped"}
         yield day, day.end_ms > now_ms or any(one.state not in ended for one in store.day_counts(day))

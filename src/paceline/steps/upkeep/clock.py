@@ -1,4 +1,4 @@
-"""The watch over the wall clock: the store keeps the latest time that a process has read.
+"""Watch over the wall clock: the store keeps the latest time that a process has read.
 
 A process that later reads an earlier time knows that the clock was set back, and pulls back what waits too far ahead.
 """
@@ -32,7 +32,7 @@ NOTED = "store"
 
 
 class Waits(NamedTuple):
-    """How far ahead runs, calls, sends and alerts may wait by a clock that is right."""
+    """Longest waits of runs, calls, sends and alerts by a clock that is right."""
 
     run_ms_max: int
     call_ms_max: int
@@ -41,7 +41,7 @@ class Waits(NamedTuple):
 
 
 class SetBack(NamedTuple):
-    """By how much the clock was set back, how many entries were looked through, and what was pulled back."""
+    """Amount by which the clock was set back, number of entries looked through, and counts of things pulled back."""
 
     by_ms: int
     entries: int
@@ -54,10 +54,11 @@ class SetBack(NamedTuple):
 def watch_clock(
     store: Store, *, read_ms: Callable[[], int], stepped_ms: int, apart_ms: int, waits: Waits
 ) -> SetBack | None:
-    """Note the time in the store. None: the clock was not set back, neither here nor since the last note.
+    """Note the time in the store and pull back what waits too far ahead. None: the clock was not set back.
 
-    If it was, the time is noted only when everything is pulled back: if this process dies before that, the next one
-    notices the step as well. ``stepped_ms``: by how much this process saw its own clock go back.
+    If it was set back, here or since the last note, the time is noted only when everything is pulled back: if this
+    process dies before that, the next one notices the step as well. ``stepped_ms``: by how much this process saw its
+    own clock go back.
     """
     latest_ms, now_ms = note_time(store, read_ms, apart_ms=apart_ms)
     by_ms = max(set_back_ms(now_ms, latest_ms=latest_ms, apart_ms=apart_ms), stepped_ms)
@@ -79,9 +80,9 @@ def watch_clock(
 
 
 def note_time(store: ItemStore, read_ms: Callable[[], int], *, apart_ms: int = 0) -> tuple[int | None, int]:
-    """Keep the time, unless it shows that the clock was set back. Returns the time kept before, and the time now.
+    """Keep the time, unless it shows that the clock was set back. Return the time kept before, and the time now.
 
-    The clock is read after the noted time: read before, it would seem to lie behind what others note meanwhile. A
+    The clock is read after the noted time: read before, it would seem to be behind times that others note meanwhile. A
     process that notes its time in between has done what this note is for, so a lost write is not repeated.
     """
     found = CLOCK.find(store, NOTED)

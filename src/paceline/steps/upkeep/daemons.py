@@ -1,4 +1,4 @@
-"""The daemons that work on a store. Each writes its row every few seconds; the rows are in no export."""
+"""Daemons that work on a store. Each writes its row every few seconds; the rows are in no export."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DAEMONS = Collection("daemon", Daemon)
 DAEMONS_MAX = 100
 ROWS_MAX = 1_000
 KEEP_MS = 86_400_000
-"""How long a daemon that ended without deleting its row is shown as gone."""
+"""Time for which a daemon that ended without deleting its row is shown as gone."""
 
 
 class DaemonView(msgspec.Struct, frozen=True):
@@ -62,12 +62,12 @@ def forget_daemon(store: ItemStore, daemon_id: str) -> None:
 
 
 def forget_gone(store: ItemStore, *, now_ms: int) -> int:
-    """Delete the rows of daemons that were last seen KEEP_MS ago. Returns how many."""
+    """Delete the rows of daemons that were last seen KEEP_MS ago. Return how many."""
     return forget_daemons(store, before_ms=now_ms - KEEP_MS)
 
 
 def forget_daemons(store: ItemStore, *, before_ms: int) -> int:
-    """Delete the rows of daemons that were last seen before, unless one is seen meanwhile. Returns how many."""
+    """Delete the rows of daemons that were last seen before, unless one is seen meanwhile. Return how many."""
     old = [one for one in DAEMONS.page(store, limit=ROWS_MAX) if one.value and one.value.beat_ms < before_ms]
     return sum(DAEMONS.delete_found(store, one) for one in old)
 

@@ -1,4 +1,4 @@
-"""Folding: outcomes of monitors go into roll-ups, which stay when the runs are deleted."""
+"""Folding: outcomes of monitors are added to roll-ups, which stay when the runs are deleted."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from paceline.core.monitors.values import FoldReport
 from paceline.ports import Store
 
 RUNS_MAX = 2_000
-"""About so many runs in one pass: some 15 ms on a file. Callers repeat passes with pauses while there is more."""
+"""Approximate number of runs in one pass: some 15 ms on a file.
+
+Callers repeat passes with pauses while there is more.
+"""
 
 
 def fold_runs(store: Store, *, limit: int = RUNS_MAX) -> FoldReport:
-    """Make one bounded pass. What it does not come to in time, the purge folds before it deletes."""
+    """Make one bounded pass. The purge folds outcomes that are left before it deletes their runs."""
     return store.fold_runs(limit=limit)

@@ -8,14 +8,14 @@ from paceline.core.monitors.values import PurgeReport
 from paceline.ports import BatchStore, JobStore, Store
 
 RUNS_MAX = 2_000
-"""The most runs of one pass: some 20 ms on a file. Callers repeat passes with pauses while there is more."""
+"""Maximum number of runs in one pass: some 20 ms on a file. Callers repeat passes with pauses while there is more."""
 CALLS_MAX = 5_000
 MEASUREMENTS_MAX = 1_000
-"""Fewer: each has a dozen postings, and other writers wait meanwhile."""
+"""Maximum number of measurements in one pass: fewer, because each has a dozen postings, and other writers wait."""
 
 
 class Walk(NamedTuple):
-    """The position in the batches' ledger and in removed records, and what was deleted so far.
+    """Position in the batches' ledger and in removed records, and the numbers deleted so far.
 
     None: that part is done.
     """
@@ -54,5 +54,5 @@ def purge_calls(
 
 
 def purge_jobs(store: JobStore, *, keep_ms: int, now_ms: int, limit: int = MEASUREMENTS_MAX) -> int:
-    """Make one bounded pass over jobs that finished long ago. Returns how many measurements were deleted."""
+    """Make one bounded pass over jobs that finished long ago. Return how many measurements were deleted."""
     return store.purge_jobs(finished_before_ms=now_ms - keep_ms, limit=limit)

@@ -1,9 +1,9 @@
-"""Recounts who fires when: the counts that allotment keeps (``steps.monitors.phases``), from the entries themselves.
+"""Recount of phases: the counts that allotment keeps (``steps.monitors.phases``), from the entries themselves.
 
 Counts follow entries, and on a store that writes one after the other a process that dies in between leaves a count
-wrong. A recount goes through all entries once a day, a page at a time, and sets what is wrong. How far it has come is
-stored, so any process goes on with it. How it stays exact while monitors come and go is said in
-``core.monitors.phases.recount``.
+wrong. A recount goes through all entries once a day, a page at a time, and corrects wrong counts. Its progress is
+stored, so any process continues it. ``core.monitors.phases.recount`` says how it stays exact while monitors come and
+go.
 """
 
 from __future__ import annotations
@@ -27,40 +27,43 @@ from paceline.steps.monitors.phases import CIRCLES
 
 EVERY_MS = 86_400_000
 PAUSE_MS = 900
-"""Between two pages, whichever processes make them."""
+"""Pause between two pages, whichever processes make them."""
 ENTRIES_MAX = 1_000
 CIRCLES_MAX = (WRITES_MAX - 1) // 2
-"""Circles that are recounted together: each page writes them and their new counts at once. More take another walk."""
+"""Maximum number of circles that are recounted together: each page writes them and their new counts at once.
+
+More circles take another walk.
+"""
 CHANGES_MAX = 5_000
 TRIES_MAX = 3
 PAGES_MAX = 1_000_000
 
 
 class Walk(msgspec.Struct, frozen=True):
-    """How far the recount has come."""
+    """Progress of the recount."""
 
     number: int = 0
     began_ms: int = 0
-    """When the round over all circles began."""
+    """Time at which the round over all circles began."""
     paged_ms: int = 0
     circle: str = ""
-    """The last circle of this walk, and of the round so far."""
+    """Key of the last circle of this walk, and of the round so far."""
     intervals: list[int] = []
     after: int | None = None
-    """The generation after which the next page begins. None: no walk is under way."""
+    """Generation after which the next page begins. None: no walk is in progress."""
     is_first: bool = False
-    """True: the first walk of the round, which also looks for intervals that have no circle."""
+    """True for the first walk of the round, which also looks for intervals that have no circle."""
     rests: bool = True
-    """True: the round is over."""
+    """True if the round is over."""
 
 
 class RecountReport(NamedTuple):
     entries: int = 0
-    """How many entries were counted in this pass."""
+    """Number of entries that were counted in this pass."""
     wrong: int = 0
-    """By how much counts were wrong that were set right."""
+    """Sum of the errors that were corrected."""
     more: bool = False
-    """The round is not over: the next pass has something to do."""
+    """True if the round is not over: the next pass has something to do."""
 
 
 class _Member(NamedTuple):
@@ -79,7 +82,7 @@ ALL = "all"
 def recount_phases(
     store: Store, *, now_ms: int, every_ms: int = EVERY_MS, pause_ms: int = PAUSE_MS, limit: int = ENTRIES_MAX
 ) -> RecountReport:
-    """Make one bounded pass, a page, if a round is under way or due and no process has just made one."""
+    """Make one bounded pass, a page, if a round is in progress or due and no process has just made one."""
     for _ in range(TRIES_MAX):
         found = WALKS.find(store, ALL)
         walk = found.value or Walk()
@@ -96,8 +99,8 @@ def recount_phases(
 def phase_problems(store: Store, *, now_ms: int) -> list[str]:
     """Return which intervals are miscounted, in plain words. Goes through all entries, twice if one looks wrong.
 
-    What others move meanwhile is no miscount: an interval is named only if its circle stayed as it is and was wrong by
-    the same at two looks.
+    Concurrent moves are no miscount: an interval is named only if its circle did not change and was wrong by the same
+    amount at two looks.
     """
     first = set(_miscounted(store, now_ms=now_ms))
     wrong = first & set(_miscounted(store, now_ms=now_ms)) if first else first
@@ -105,7 +108,7 @@ def phase_problems(store: Store, *, now_ms: int) -> list[str]:
 
 
 def _begin(store: Store, found: Found[Walk], *, now_ms: int) -> RecountReport | None:
-    """Begins a walk over the next circles, or ends the round. None: something was written meanwhile."""
+    """Begin a walk over the next circles, or end the round. None: something was written meanwhile."""
     walk = found.value or Walk()
     is_first = walk.rests
     if is_first:
@@ -129,11 +132,11 @@ def _begin(store: Store, found: Found[Walk], *, now_ms: int) -> RecountReport | 
 
 
 def _page(store: Store, found: Found[Walk], now_ms: int, limit: int) -> RecountReport | None:
-    """Counts a page of entries; the walk ends with an empty one. None: something was written meanwhile."""
+    """Count a page of entries; the walk ends with an empty one. None: something was written meanwhile."""
     walk = found.value
     assert walk is not None
     assert walk.after is not None
-    members = _members(store, walk)  # read before the entries, so that the write notices who moved one of these since
+    members = _members(store, walk)  # read before the entries, so that the write notices moves since then
     page = [one.entry for one in store.schedulers(after_generation=walk.after, limit=limit, now_ms=now_ms)]
     until = page[-1].generation if page else None
     buckets = recount.buckets_by_interval([*page, *_removed(store, page, after=walk.after, until=until, now_ms=now_ms)])
@@ -148,7 +151,7 @@ def _page(store: Store, found: Found[Walk], now_ms: int, limit: int) -> RecountR
 
 
 def _members(store: Store, walk: Walk) -> list[_Member]:
-    """The circles that still take part: one that everybody left meanwhile is made again, and counts from the start."""
+    """Return the circles that still take part; one that was removed and made again counts from its start."""
     keys = [str(every_ms) for every_ms in walk.intervals]
     circles, counts = CIRCLES.find_many(store, keys), COUNTS.find_many(store, keys)
     return [
@@ -161,7 +164,7 @@ def _members(store: Store, walk: Walk) -> list[_Member]:
 def _count(
     member: _Member, buckets: Sequence[int], *, until: int | None
 ) -> tuple[Circle | None, recount.NewCounts | None, int]:
-    """The circle and its new counts after the page, and by how much the circle was wrong: known at the end."""
+    """Return the circle and its new counts after the page, and the error of the circle, which is known at the end."""
     circle, counts = member.circle.value, member.counts.value
     assert circle is not None
     assert counts is not None
@@ -173,7 +176,7 @@ def _count(
 
 
 def _removed(store: Store, page: Sequence[Entry], *, after: int, until: int | None, now_ms: int) -> Iterator[Entry]:
-    """Entries of monitors that are removed, which have not followed yet: they count until they have."""
+    """Yield entries of removed monitors whose removal is not reacted to yet: they count until then."""
     there = {entry.generation for entry in page}
     for change in store.changes(limit=CHANGES_MAX, now_ms=now_ms):
         is_here = change.generation > after and (until is None or change.generation <= until)
@@ -182,7 +185,7 @@ def _removed(store: Store, page: Sequence[Entry], *, after: int, until: int | No
 
 
 def _add_missing(store: Store, walk: Walk, buckets: Mapping[int, Sequence[int]]) -> None:
-    """Makes circles for intervals that have none, with these entries alone: the next round counts the others."""
+    """Make circles for intervals that have none, with these entries alone: the next round counts the others."""
     others = sorted(buckets.keys() - set(walk.intervals))[:GETS_MAX]
     for found in CIRCLES.find_many(store, [str(every_ms) for every_ms in others]):
         if found.value is None:
@@ -191,7 +194,7 @@ def _add_missing(store: Store, walk: Walk, buckets: Mapping[int, Sequence[int]])
 
 
 def _miscounted(store: Store, *, now_ms: int) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Intervals whose circle stayed as it is through a look at all entries, and by how much each bucket is wrong."""
+    """Yield intervals whose circle did not change during a look at all entries, and the error of each bucket."""
     before = {int(one.key): one.value.counts for one in CIRCLES.walk(store) if one.value}
     counted: dict[int, list[int]] = {}
     for entries in _pages(store, now_ms=now_ms):

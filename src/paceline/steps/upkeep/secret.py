@@ -17,7 +17,7 @@ from paceline.steps.walk import walk
 
 PROOF_TEXT = "paceline secret key"
 SEALED_TEXT = "paceline secret key, and checks are sealed"
-"""The second is kept once nothing of an older version is stored in the clear any more."""
+"""Text of the check value once nothing of an older version is stored in the clear any more."""
 TRIES_MAX = 5
 
 WAY_OUT = (
@@ -28,7 +28,7 @@ WAY_OUT = (
 
 
 class SecretCheck(msgspec.Struct, frozen=True):
-    """What the store's secret key makes of a text that everybody knows."""
+    """Check value: a known text, sealed with the store's secret key."""
 
     proof: str
 
@@ -44,14 +44,14 @@ def proof(store: ItemStore) -> str | None:
 
 
 def keep_proof(store: ItemStore, text: str, *, was: str | None) -> bool:
-    """Keep another check value, if the one that is kept is still ``was``."""
+    """Keep another check value, if the stored one is still ``was``."""
     found = SECRET.find(store, KEY)
     kept = None if found.value is None else found.value.proof
     return kept == was and collection.write(store, [SECRET.change(found, SecretCheck(text))])
 
 
 def check_secret(store: Store, vault: Vault, *, now_ms: int) -> None:
-    """Raises WrongSecretKey unless the key is the store's.
+    """Raise WrongSecretKey unless the key is the store's.
 
     A store without a check value (new, or of an older version) takes this key's if the key opens what is sealed. A
     store on which nothing depends on a key takes any.
@@ -68,13 +68,13 @@ def check_secret(store: Store, vault: Vault, *, now_ms: int) -> None:
 
 
 def compare_secret(store: Store, vault: Vault) -> None:
-    """Raises WrongSecretKey if a check value is kept and is not this key's. Writes nothing."""
+    """Raise WrongSecretKey if a check value is kept and is not this key's. Write nothing."""
     if proof(store) not in (None, vault.seal(PROOF_TEXT), vault.seal(SEALED_TEXT)):
         raise _wrong()
 
 
 def adopt_secret(store: Store, vault: Vault) -> bool:
-    """Make this key the store's, whatever it was made with. False: it is the store's already."""
+    """Make this key the store's, whatever key it was made with. False: it is the store's already."""
     for _ in range(TRIES_MAX):
         kept, mine = proof(store), vault.seal(PROOF_TEXT)
         if kept in (mine, vault.seal(SEALED_TEXT)):
@@ -85,7 +85,7 @@ def adopt_secret(store: Store, vault: Vault) -> bool:
 
 
 def seal_checks(store: Store, vault: Vault) -> int:
-    """Once in a store's life: seal what an older version stored in the clear. Returns how many monitors were sealed."""
+    """Seal what an older version stored in the clear, once in a store's life. Return how many monitors were sealed."""
     first, then = vault.seal(PROOF_TEXT), vault.seal(SEALED_TEXT)
     if proof(store) != first:
         return 0
@@ -95,7 +95,7 @@ def seal_checks(store: Store, vault: Vault) -> int:
 
 
 def needs_its_key(store: Store, *, now_ms: int) -> bool:
-    """Whether a key that is made now would be a wrong one: a check value is kept, or something is sealed."""
+    """Return whether a new key would be a wrong one: a check value is kept, or something is sealed."""
     return proof(store) is not None or next(_sealed(store, now_ms=now_ms), None) is not None
 
 
@@ -115,7 +115,7 @@ def _opens(vault: Vault, sealed: str) -> bool:
 
 
 def _sealed(store: Store, *, now_ms: int) -> Iterator[str]:
-    """Providers' headers and accounts' keys."""
+    """Yield the sealed headers of providers and the sealed keys of accounts."""
     for provider in walk(store.providers):
         yield from map(without_mark, provider.spec.headers.values())
     for account in store.accounts(now_ms=now_ms, releases_until_ms=now_ms):

@@ -1,4 +1,4 @@
-"""Accounts and their keys as people and programs are shown them. REST and CLI show nothing else."""
+"""Views of accounts and their keys. REST and the command line show nothing else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paceline.ports import JobStore
 from paceline.steps.views.to_view import to_view
 
 RELEASES_MS = DAY_MS + MINUTE_MS
-"""How far ahead room is expected: what is spent on a day's meter is free by then."""
+"""Time ahead within which room is expected: what is spent on a day's meter is free by then."""
 AccountState = Literal["ready", "disabled", "closed", "no_key", "quarantined", "full"]
 
 
@@ -43,7 +43,7 @@ class UsageView(msgspec.Struct, frozen=True):
     daily_credits: MeterView
     balance: MeterView | None
     balance_ends: Instant | None
-    """When the balance is used up, if the use of the last 24 hours goes on."""
+    """Time at which the balance is used up, if the use of the last 24 hours goes on."""
 
 
 class KeyView(msgspec.Struct, frozen=True):
@@ -91,13 +91,13 @@ class AccountView(msgspec.Struct, frozen=True):
 
 
 def account_views(store: JobStore, *, now_ms: int) -> list[AccountView]:
-    """All of them, in order of id."""
+    """Return all accounts, in order of id."""
     found = store.accounts(now_ms=now_ms, releases_until_ms=now_ms + RELEASES_MS)
     return [_account_view(account, store.keys(account.id), now_ms=now_ms) for account in found]
 
 
 def account_view(store: JobStore, account_id: str, *, now_ms: int) -> AccountView:
-    # Of one alone the store does not tell when it has room again.
+    # For a single account the store does not tell when it has room again.
     for account in store.accounts(now_ms=now_ms, releases_until_ms=now_ms + RELEASES_MS):
         if account.id == account_id:
             return _account_view(account, store.keys(account.id), now_ms=now_ms)
@@ -168,7 +168,7 @@ def _balance_view(account: Account) -> MeterView | None:
     if balance is None:
         return None
     held, left = account.credits.held, max(0, balance.free)
-    # RIPE may only have said that it is too little: then what is left is the most that there can be.
+    # RIPE may only have said that it is too little: then what is left is an upper bound.
     limit = left + held if balance.told is None else balance.told
     return MeterView(max(0, limit - held - left), held, 0, limit, left, None)
 

@@ -110,7 +110,7 @@ def _delivery_view(one: Delivery) -> DeliveryView:
 
 
 def alert_views(store: Store, user: str, *, before: str, limit: int) -> tuple[list[AlertView], str | None]:
-    """Return a page of the user's alerts, newest first, and where the next page begins; ``before`` is that."""
+    """Return a page of the user's alerts, newest first, and where the next page begins, for its ``before``."""
     place = _place(before) if before else None
     found = store.alerts(user, since_ms=since_ms(store, user), before=place, limit=limit + 1)
     last = found[limit - 1].alert if len(found) > limit else None
@@ -118,6 +118,6 @@ def alert_views(store: Store, user: str, *, before: str, limit: int) -> tuple[li
 
 
 def _place(text: str) -> ListPlace | None:
-    """The place that a cursor names. Cursors of other lists never come here: they have another scope."""
+    """Return the place that a cursor names. Cursors of other lists never come here: they have another scope."""
     at_ms, _, alert_id = text.partition(" ")
     return ListPlace(int(at_ms), alert_id) if at_ms.isdigit() and len(at_ms) <= 18 else None

@@ -1,4 +1,4 @@
-"""A batch's day as it is reported: totals, evenness, the histogram, and its runs."""
+"""Report of a batch's day: totals, evenness, the histogram, and its runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from paceline.ports import BatchStore
 from paceline.steps.views.to_view import to_view
 
 PROVIDERS_MAX = 100
-"""So many providers at most are in a day's report; the others come by page."""
+"""Maximum number of providers in a day's report; the others come by page."""
 CALL_STATES: tuple[CallState, ...] = get_args(CallState)
 
 
@@ -107,7 +107,7 @@ def day_summary(day: Day) -> DaySummary:
 
 
 def get_day(store: BatchStore, batch: Batch, text: str) -> Day:
-    """Returns the batch's day of this date, or, as "2026-11-15~1", one of its reruns; NotFound if it is not planned."""
+    """Return the batch's day of this date, or, as "2026-11-15~1", one of its reruns; NotFound if it is not planned."""
     date, _, number = text.partition(MARK)
     day = store.day(batch, f"{check_date(date).isoformat()}{MARK if number else ''}{number[:9]}")
     if day is None:
@@ -116,7 +116,7 @@ def get_day(store: BatchStore, batch: Batch, text: str) -> Day:
 
 
 def check_date(text: str, pointer: str = "/date") -> date:
-    """Returns the date that the text writes; InvalidInput if it writes none."""
+    """Return the date of a text; raise InvalidInput if it is none."""
     day = parse_date(text)
     if day is None:
         raise InvalidInput.of(FieldProblem(pointer, DATE_RULE))
@@ -124,7 +124,7 @@ def check_date(text: str, pointer: str = "/date") -> date:
 
 
 def day_report(store: BatchStore, day: Day) -> DayReport:
-    """Returns the report of a day. It reads the day's part of the ledger twice, a few bytes for each run."""
+    """Return the report of a day. It reads the day's part of the ledger twice, a few bytes for each run."""
     counts = store.day_counts(day)
     dues_ms, numbers = store.day_dues(day)
     inside = _inside(dues_ms, start_ms=day.start_ms, end_ms=day.end_ms)
@@ -147,14 +147,14 @@ def day_report(store: BatchStore, day: Day) -> DayReport:
 
 
 def day_providers(store: BatchStore, day: Day, *, after: str, limit: int) -> tuple[list[ProviderDay], str | None]:
-    """A page of a day's providers in order of id, and after which the next page begins."""
+    """Return a page of a day's providers in order of id, and after which one the next page begins."""
     dues_ms, numbers = store.day_dues(day)
     mine = _by_provider(dues_ms, numbers, _inside(dues_ms, start_ms=day.start_ms, end_ms=day.end_ms))
     return _providers(store, day, store.day_counts(day), mine, after=after, limit=limit)
 
 
 def histogram(dues_ms: Iterable[int], *, start_ms: int, end_ms: int) -> list[WindowView]:
-    """How many runs are due in each of the windows that fit the day's length."""
+    """Return how many runs are due in each of the windows that fit the day's length."""
     width_ms = report_width_ms(start_ms=start_ms, end_ms=end_ms)
     counted = windows(dues_ms, start_ms=start_ms, end_ms=end_ms, width_ms=width_ms)
     return [WindowView(to_text(start_ms + index * width_ms), runs) for index, runs in enumerate(counted)]
@@ -168,7 +168,7 @@ def evenness_view(figures: Evenness) -> EvennessView:
 def day_runs(
     store: BatchStore, day: Day, *, state: str | None, provider: str | None, after: int, limit: int
 ) -> tuple[list[CallRunView], int | None]:
-    """Returns a page of a day's runs, and where the next page begins."""
+    """Return a page of a day's runs, and where the next page begins."""
     runs, following = store.day_runs(
         day, state=_state(state) if state else None, provider=provider, after=after, limit=limit
     )
@@ -176,7 +176,7 @@ def day_runs(
 
 
 def find_call_run(store: BatchStore, run: str) -> CallRun:
-    """Returns a run of a batch by its id."""
+    """Return a run of a batch by its id."""
     name = parse_call_run_id(run)
     found = store.find_call_run(name.batch, name.record, name.date) if name is not None else None
     if found is None:
@@ -185,7 +185,7 @@ def find_call_run(store: BatchStore, run: str) -> CallRun:
 
 
 def show_call_run(store: BatchStore, run: str, *, now_ms: int) -> CallRunView:
-    """Returns a run. A run that waits always has a reason, with the outcome of its last try behind it."""
+    """Return a run. A run that waits always has a reason, with the outcome of its last try behind it."""
     found = find_call_run(store, run)
     if found.state == "waiting":
         why = _why_waiting(store, found, now_ms=now_ms)
@@ -200,7 +200,7 @@ def call_run_view(run: CallRun) -> CallRunView:
 
 
 def _inside(dues_ms: Sequence[int], *, start_ms: int, end_ms: int) -> range:
-    """Returns the places of those of the sorted due times that lie in the window."""
+    """Return the positions of the sorted due times that lie in the window."""
     return range(bisect_left(dues_ms, start_ms), bisect_left(dues_ms, end_ms))
 
 
@@ -243,7 +243,7 @@ def _providers(
 
 
 def totals_of(counts: Iterable[DayCount]) -> dict[CallState, int]:
-    """Returns how many runs are in each state, also in those without runs."""
+    """Return how many runs are in each state, including states without runs."""
     found: Counter[CallState] = Counter()
     for count in counts:
         found[count.state] += count.runs

@@ -1,4 +1,4 @@
-"""When something is expected."""
+"""View of an expected time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job waits for, its place in the queue, and when it is expected to go on or to end."""
+"""Outlook of a job: what it waits for, its place in the queue, and when it is expected to begin or to end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OPEN: tuple[MeasurementState, ...] = (*_WAITING, "sending", "unknown", "ongoing
 class Outlook(NamedTuple):
     """``place``: how many sends come before the job's next one; None: nothing of it waits to be sent.
 
-    ``eta``: of a job of which nothing was sent yet, when its first measurement is; else when its last one ends.
+    ``eta``: when its first measurement is sent, if nothing was sent yet; else when its last one ends.
     """
 
     place: int | None = None
@@ -34,7 +34,7 @@ class Outlook(NamedTuple):
 
 
 class OpenJob(NamedTuple):
-    """A job that is not finished. ``waiting``: one of its measurements that wait; ``items``: all, where they were read.
+    """A job that is not finished. ``waiting``: one of its waiting measurements; ``items``: all, if they were read.
 
     ``counts``: how many are in each state.
     """
@@ -46,7 +46,7 @@ class OpenJob(NamedTuple):
 
 
 class JobOutlooks:
-    """Of many jobs: what stands before them is read once."""
+    """Outlooks of many jobs: the line of sends is read once."""
 
     def __init__(self, store: Store, *, now_ms: int) -> None:
         self._store, self._now_ms = store, now_ms
@@ -57,7 +57,7 @@ class JobOutlooks:
         return self._line.pool
 
     def of(self, one: OpenJob) -> Outlook:
-        """Returns the place of the job and its ETA, as far as they can be said."""
+        """Return the place of the job and its ETA, as far as they are known."""
         job = one.job
         queued = job.open and job.cancelled_ms is None and any(one.counts.get(state) for state in _WAITING)
         before = self._before(job) if queued else 0
@@ -78,7 +78,7 @@ class JobOutlooks:
         return self._store.queued_before(job.owner, handle_of(job.number, 0), limit=PLACES_MAX)
 
     def _send_eta(self, item: StoredMeasurement, before: int, *, stops: bool = True) -> Eta | None:
-        """Returns when it is sent; ``stops`` False: as if it had no stop time, because others are sent after it."""
+        """Return when it is sent; ``stops`` False: as if it had no stop time, because others are sent after it."""
         if self.is_disabled(item.owner) or not self._daemons:
             return None
         targets = read_gates(self._store, [item]).of_targets(item.measurement)

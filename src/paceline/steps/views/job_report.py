@@ -1,4 +1,4 @@
-"""Jobs, measurements and budgets as people and programs are shown them. REST and CLI show nothing else."""
+"""Views of jobs, measurements and budgets. REST and the command line show nothing else."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from paceline.steps.views.to_view import to_view
 PAGE_MEASUREMENTS = 500
 POLLED_MAX = 100
 LISTED_MAX = 20
-"""Of a job with more measurements, a poll or a list does not read them, and so cannot say when the last one ends."""
+"""Limit on a job's measurements for lists: those of a larger job are not read, so there is no ETA of its end."""
 TURN = "it waits for its turn"
 _WAITING: tuple[MeasurementState, ...] = ("parked", "queued")
 
@@ -160,7 +160,7 @@ class BudgetView(msgspec.Struct, frozen=True):
 
 
 def find_job(store: JobStore, viewer: str | None, job_id: str) -> StoredJob:
-    """Returns the job if the viewer may see it, else NotFound. ``viewer`` None may see every job."""
+    """Return the job if the viewer may see it; else raise NotFound. ``viewer`` None may see every job."""
     job = store.job(job_id)
     if job is None or viewer not in (None, job.owner):
         raise NotFound(f"There is no job {job_id[:100]!r}.")
@@ -168,14 +168,14 @@ def find_job(store: JobStore, viewer: str | None, job_id: str) -> StoredJob:
 
 
 def cancel_job(store: JobStore, job: StoredJob, *, now_ms: int) -> StoredJob:
-    """Cancels a job and returns it: measurements that were not sent are refunded, those that run will be stopped."""
+    """Cancel a job and return it: measurements that were not sent are refunded, those that run will be stopped."""
     if not store.cancel_job(job.number, now_ms=now_ms):
         raise JobFinished(f"Nothing of job {job.id} is left to cancel: every measurement has ended.")
     return store.job(job.id) or job
 
 
 def job_view(store: Store, job: StoredJob, *, now_ms: int, viewer: str | None = None) -> JobView:
-    """Returns the job with every measurement."""
+    """Return the job with every measurement."""
     why = WaitReasons(store, now_ms=now_ms)
     items = list(job_measurements(store, job))
     views = [measurement_view(item, why) for item in items]
@@ -184,7 +184,7 @@ def job_view(store: Store, job: StoredJob, *, now_ms: int, viewer: str | None = 
 
 
 def job_progress(store: Store, job: StoredJob, *, now_ms: int, viewer: str | None = None) -> JobView:
-    """Returns the job without its measurements, at the same cost however many there are: for clients that poll."""
+    """Return the job without its measurements, at the same cost however many there are: for clients that poll."""
     found = _open_job(store, job, items_max=POLLED_MAX)
     return _job_view(store, found, msgspec.UNSET, now_ms=now_ms, viewer=viewer)
 
@@ -192,7 +192,7 @@ def job_progress(store: Store, job: StoredJob, *, now_ms: int, viewer: str | Non
 def job_summaries(
     store: Store, owner: str | None, *, before: int | None, limit: int, now_ms: int
 ) -> tuple[list[JobSummary], int | None]:
-    """Returns a page of jobs, newest first, of one user or of all; and where the next page begins."""
+    """Return a page of jobs, newest first, of one user or of all; and where the next page begins."""
     found = store.jobs(owner, before=before, limit=limit + 1)
     following = found[limit - 1].number if len(found) > limit else None
     outlooks = JobOutlooks(store, now_ms=now_ms)
@@ -217,7 +217,7 @@ def job_summary(store: Store, job: StoredJob, outlooks: JobOutlooks, *, now_ms: 
 
 
 def job_measurements(store: JobStore, job: StoredJob) -> Iterator[StoredMeasurement]:
-    """Yields all measurements of a job in order, read a page at a time."""
+    """Yield all measurements of a job in order, read a page at a time."""
     after = -1
     while page := store.measurements(job.number, after=after, limit=PAGE_MEASUREMENTS):
         yield from page
@@ -225,7 +225,7 @@ def job_measurements(store: JobStore, job: StoredJob) -> Iterator[StoredMeasurem
 
 
 class WaitReasons:
-    """Says why queued measurements wait, as the accounts stand now; equal costs are decided once."""
+    """Reasons why queued measurements wait, by the current accounts; equal costs are decided once."""
 
     def __init__(self, store: JobStore, *, now_ms: int) -> None:
         self._store, self._now_ms = store, now_ms
@@ -240,7 +240,7 @@ class WaitReasons:
         return read_gates(self._store, []).of_all()
 
     def of(self, item: StoredMeasurement) -> str:
-        """Returns why the measurement waits; of one that is not queued, the reason that is stored."""
+        """Return why the measurement waits; for one that is not queued, the stored reason."""
         if item.state == "sending":
             return item.reason or "it is being sent"
         if item.state != "queued":
@@ -311,7 +311,7 @@ def _job_view(
 
 
 def _open_job(store: Store, job: StoredJob, *, items_max: int) -> OpenJob:
-    """Returns the job with its counts; with its measurements if it has few, and only if some are open."""
+    """Return the job with its counts; with its measurements if it has few, and only if some are open."""
     if not job.open:
         return OpenJob(job, {"done": job.done, "failed": job.failed, "cancelled": job.cancelled}, None, None)
     counts = store.job_counts(job.number)
@@ -322,13 +322,13 @@ def _open_job(store: Store, job: StoredJob, *, items_max: int) -> OpenJob:
 
 
 def _next_waiting(items: Sequence[StoredMeasurement]) -> StoredMeasurement | None:
-    """Returns the measurement that is sent next: of those that are queued, else of those that are parked."""
+    """Return the measurement that is sent next: a queued one, else the first of the parked ones."""
     queued = next((item for item in items if item.state == "queued"), None)
     return queued or min((item for item in items if item.state == "parked"), key=_turn, default=None)
 
 
 def _reason(one: OpenJob, waiting: WaitingView | None, outlooks: JobOutlooks) -> str:
-    """Returns what a job waits for; of a job that has ended, nothing."""
+    """Return what a job waits for; empty for a job that has ended."""
     job = one.job
     if not job.open:
         return ""
@@ -342,12 +342,12 @@ def _reason(one: OpenJob, waiting: WaitingView | None, outlooks: JobOutlooks) ->
 
 
 def _turn(item: StoredMeasurement) -> tuple[int, int]:
-    """Orders waiting measurements: parked ones first, because they have a reason, by when they are tried next."""
+    """Return a sort key of waiting measurements: parked ones first, because they have a reason, by their next try."""
     return (NEVER_MS if item.next_ms is None else item.next_ms, item.index)
 
 
 def _one_waiting(store: JobStore, job: StoredJob, counts: dict[MeasurementState, int]) -> StoredMeasurement | None:
-    """Returns a waiting measurement of the job, if there is one, without reading all of them."""
+    """Return a waiting measurement of the job, if there is one, without reading all of them."""
     waiting: list[MeasurementState] = [state for state in _WAITING if counts.get(state)]
     last = store.measurements(job.number, after=job.measurements - 2, limit=1) if waiting else []
     if not last:
@@ -364,7 +364,7 @@ def _one_waiting(store: JobStore, job: StoredJob, counts: dict[MeasurementState,
 def _waiting_view(
     store: JobStore, item: StoredMeasurement, outlooks: JobOutlooks, *, now_ms: int, viewer: str | None
 ) -> WaitingView:
-    """Returns what the dispatcher would decide if it tried the measurement now."""
+    """Return what the dispatcher would decide if it tried the measurement now."""
     pool = outlooks.pool
     found = read_gates(store, [item])
     gates = [*found.of_all(), *found.of_targets(item.measurement)]

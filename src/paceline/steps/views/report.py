@@ -41,7 +41,7 @@ from paceline.steps.views.to_view import to_view
 
 LATE_AFTER_MS = 10_000
 LATENCY_RUNS = 100
-"""So many of a provider's newest runs are looked at."""
+"""Number of a provider's newest runs that are looked at for its latency."""
 _TERMINAL: dict[str, TerminalState] = {"ok": "ok", "failed": "failed", "dead": "dead", "unknown": "unknown"}
 
 
@@ -87,7 +87,7 @@ class MonitorView(msgspec.Struct, frozen=True, omit_defaults=True):
     revision: int
     health: Health
     failures: int
-    """Failures in a row; there are some before it is called failing, if ``alert`` wants several."""
+    """Number of failures in a row; there are some before it is called failing, if ``alert`` wants several."""
     created_at: Instant
     updated_at: Instant
     every: Duration | None = None
@@ -96,9 +96,9 @@ class MonitorView(msgspec.Struct, frozen=True, omit_defaults=True):
     initial_delay: Duration | None = None
     skipped: SkippedView | None = None
     failing_since: Instant | None = None
-    """When the first of the failures ended that made it fail."""
+    """End of the first of the failures that made it fail."""
     figures: MonitorFigures | None = None
-    """In lists that are asked for it."""
+    """Figures, in lists that are asked for them."""
 
 
 class RunView(msgspec.Struct, frozen=True):
@@ -152,7 +152,7 @@ class ProviderView(msgspec.Struct, frozen=True):
     created_at: Instant
     updated_at: Instant
     latency_ms: float | None = None
-    """The mean of its newest calls that were done, in lists that are asked for figures; null: none is known."""
+    """Mean latency of its newest done calls, in lists that are asked for figures; null: none is known."""
 
 
 class DeletingView(msgspec.Struct, frozen=True):
@@ -219,30 +219,30 @@ class StatusView(msgspec.Struct, frozen=True):
     queue_age_s: float
     late_s: float
     start_late_s: dict[str, float]
-    """By kind: how long the first run has waited that could have started: checks, outgoing, batches, workers."""
+    """Longest wait of a run that could have started, by kind: checks, outgoing, batches, workers."""
     providers: int
     batches: int
     calls_waiting: int
     calls_for_workers: int
-    """Runs of batches that are due and wait for your own workers, up to ten thousand."""
+    """Number of batches' runs that are due and wait for users' own workers, up to ten thousand."""
     dead_letters: int
     dead_messages: dict[str, int]
-    """By dead queue, about; on AWS only."""
+    """Approximate number of messages in each dead queue; on AWS only."""
     call_age_s: float
     file_bytes: int
     daemons: list[DaemonView]
-    """The processes that work on the store, as they said themselves."""
+    """Processes that work on the store, by their own rows."""
 
 
 def monitor_views(
     store: Store, monitors: Sequence[Monitor], *, now_ms: int, known: Mapping[int, Entry] | None = None
 ) -> list[MonitorView]:
-    """Definitions with schedule and health; two reads for the whole page, fewer where entries are known already."""
+    """Return definitions with schedule and health; two reads for the whole page, fewer if entries are known already."""
     generations = [monitor.generation for monitor in monitors]
     entries = dict(known or {})
     if unknown := [generation for generation in generations if generation not in entries]:
         entries |= store.entries(unknown, now_ms=now_ms)
-    # Of an entry that was just made nothing is known; one that was moved from another store has its record already.
+    # Nothing is known of an entry that was just made; one that was moved from another store has its record already.
     looked = [generation for generation, entry in entries.items() if entry.counter or generation not in (known or {})]
     glances = store.glances(looked, now_ms=now_ms) if looked else {}
     return [
@@ -260,13 +260,13 @@ def monitor_view(store: Store, monitor: Monitor, *, now_ms: int) -> MonitorView:
 def monitor_runs(
     store: Store, monitor: Monitor, *, before: int | None, limit: int, now_ms: int
 ) -> tuple[list[RunView], int | None]:
-    """A page of runs, newest first, and where the next page begins."""
+    """Return a page of runs, newest first, and where the next page begins."""
     runs = store.monitor_runs(monitor, before=before, limit=limit, now_ms=now_ms)
     return [run_view(run) for run in runs], runs[-1].handle if len(runs) == limit else None
 
 
 def show_run(store: Store, run: str, *, viewer: str | None, now_ms: int) -> RunView:
-    """One run by its id. ``viewer`` None may see anybody's."""
+    """Return one run by its id. ``viewer`` None may see anybody's."""
     name = parse_run_id(run)
     record = None
     if name is not None and viewer in (None, name.owner):
@@ -301,7 +301,7 @@ def provider_view(store: BatchStore, provider: ProviderDefinition, *, now_ms: in
 
 
 def with_latencies(store: BatchStore, views: Sequence[ProviderView]) -> list[ProviderView]:
-    """Returns the views of a page of providers with the latency of each."""
+    """Return the views of a page of providers with the latency of each."""
     numbers = {found.id: found.number for view in views if (found := store.provider(view.id)) is not None}
     latencies = store.latencies_ms(list(numbers.values()), runs_max=LATENCY_RUNS)
     return [msgspec.structs.replace(view, latency_ms=latencies.get(numbers.get(view.id, -1))) for view in views]
@@ -346,7 +346,7 @@ def status_view(store: Store, *, now_ms: int) -> StatusView:
 
 
 def start_lateness_s(status: StoreStatus, *, now_ms: int) -> dict[str, float]:
-    """By kind: how long the first run has waited that could have started and has not."""
+    """Return how long the first run has waited that could have started and has not, by kind."""
     starts_ms = {
         "checks": status.check_start_ms,
         "outgoing": status.outgoing_start_ms,
@@ -379,7 +379,7 @@ def _standing_view(provider: ProviderDefinition, standing: ProviderStanding, *, 
 
 
 def _waits_for_worker(spec: ProviderSpec, standing: ProviderStanding, *, now_ms: int) -> bool:
-    """True if a run is due that nobody has claimed, though it has a place."""
+    """Return whether a run with a free place is due that nobody has claimed."""
     due = standing.head_due_ms is not None and standing.head_due_ms <= now_ms
     return due and standing.waiting > 0 and standing.in_flight < spec.max_in_flight
 

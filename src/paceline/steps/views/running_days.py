@@ -1,4 +1,4 @@
-"""The days of batches that run now: how far each is, and when it ends."""
+"""Views of the batches' running days: how far each is, and when it ends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RunningDay(DaySummary, frozen=True):
 
 
 def running_days(store: BatchStore, batches: Sequence[Batch], *, now_ms: int) -> list[RunningDay]:
-    """Return the running days of those of the batches that have one. Each reads the day's part of the ledger once."""
+    """Return the running days of the batches that have one. Each reads the day's part of the ledger once."""
     found = ((batch, store.day(batch, day_at(batch.spec, now_ms).isoformat())) for batch in batches)
     return [_running_day(store, batch, day, now_ms=now_ms) for batch, day in found if day is not None]
 

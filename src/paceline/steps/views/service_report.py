@@ -1,4 +1,4 @@
-"""How the whole service stands: the store, its monitors, batches, jobs, accounts and daemons."""
+"""Status of the whole service: the store, its monitors, batches, jobs, accounts and daemons."""
 
 from __future__ import annotations
 

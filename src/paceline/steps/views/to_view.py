@@ -1,4 +1,4 @@
-"""Makes a view from a value of core: fields of the same name are copied, instants become text."""
+"""Conversion of a value of core to a view: fields of the same name are copied, instants become text."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from paceline.core.instants import to_text_or_none
 
 View = TypeVar("View", bound=msgspec.Struct)
 _Copy = tuple[str, str, Callable[[Any], Any] | None]
-"""A field of the view, the attribute of the value, and how it is converted."""
+"""Field of the view, attribute of the value, and the conversion."""
 _COPIES: dict[tuple[type, type, tuple[str, ...]], tuple[_Copy, ...]] = {}
 
 
 def to_view(value: object, view: type[View], **given: Any) -> View:
-    """Each field of the view as it is given, else from the value's attribute of the same name.
+    """Return the view: each field as it is given, else from the value's attribute of the same name.
 
     A field ``x`` or ``x_at`` is the ISO text of the attribute ``x_ms``, if the value has no attribute ``x``. A field
-    that is found nowhere keeps its default; without one, TypeError.
+    that is found nowhere keeps its default; without one, TypeError is raised.
     """
     key = (type(value), view, tuple(given))
     copies = _COPIES.get(key)

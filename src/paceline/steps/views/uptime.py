@@ -1,4 +1,4 @@
-"""A monitor's uptime as it is shown: shares of good time, latencies, incidents and days; and the days as CSV."""
+"""View of a monitor's uptime: shares of good time, latencies, incidents and days; and the days as CSV."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ class UptimeView(msgspec.Struct, frozen=True):
     since: SharesSinceView
     latency_ms: LatencyView
     incidents: list[IncidentView]
-    """Newest first."""
+    """Incidents, newest first."""
     days: list[UptimeDayView]
-    """Oldest first, up to 91."""
+    """Days, oldest first, up to 91."""
 
 
 def uptime_view(store: Store, monitor: Monitor, *, now_ms: int) -> UptimeView:
@@ -118,7 +118,7 @@ def _monitor_figures(rollup: Rollup, *, now_ms: int) -> MonitorFigures:
 
 
 def days_csv(view: UptimeView) -> bytes:
-    """Returns a line for each day, after one with the names of the columns."""
+    """Return a line with the names of the columns, and a line for each day."""
     text = io.StringIO(newline="")
     rows = csv.writer(text)
     rows.writerow(UptimeDayView.__struct_fields__)

@@ -1,4 +1,4 @@
-"""Why any run waits or went as it did: reads what is stored, and asks core for the chain of reasons."""
+"""Explanation why any run waits or went as it did: reads the store, and asks core for the chain of reasons."""
 
 from __future__ import annotations
 
@@ -34,11 +34,14 @@ _MEASUREMENT = re.compile(r"([0-9a-z]{1,64})/([0-9]{1,6})", re.ASCII)
 _ENDED = ("done", "failed", "unknown", "skipped")
 _RUN_ENDED = ("ok", "failed", "dead", "unknown")
 OPEN_READ_MAX = 200
-"""More runs of one monitor are not open: what waits beyond the limit is superseded."""
+"""Maximum number of open runs that are read: a monitor has no more, because those beyond the limit are superseded."""
 
 
 def explain_run(store: Store, run: str, *, viewer: str | None, now_ms: int) -> WhyView:
-    """Returns why the run waits or went as it did. ``viewer`` None may see anybody's; NotFound if there is none."""
+    """Return why the run waits or went as it did.
+
+    ``viewer`` None may see anybody's; raise NotFound if there is none.
+    """
     if viewer is None and (call := parse_call_run_id(run)) is not None:
         found = store.find_call_run(call.batch, call.record, call.date)
         if found is None:
@@ -64,7 +67,7 @@ def explain_run(store: Store, run: str, *, viewer: str | None, now_ms: int) -> W
 
 
 def explain_call(store: Store, run: CallRun, *, now_ms: int) -> Why:
-    """Returns the chain of a batch's run. What ended needs no look at the queue."""
+    """Return the chain of a batch's run. For an ended run the queue is not read."""
     batch = store.batch(run.batch)
     day = store.day(batch, run.date) if batch is not None else None
     if run.state in _ENDED:
@@ -81,7 +84,7 @@ def explain_call(store: Store, run: CallRun, *, now_ms: int) -> Why:
 
 
 def explain_check(store: Store, monitor: Monitor, entry: Entry | None, run: Run, *, now_ms: int) -> Why:
-    """Returns the chain of a monitor's run that was made."""
+    """Return the chain of a monitor's run that was made."""
     if run.state in _RUN_ENDED:
         return why_check(CheckFacts(monitor, entry, run), now_ms=now_ms)
     earlier = tuple(one for one in open_runs(store, monitor, now_ms=now_ms) if one.counter < run.counter)
@@ -89,7 +92,7 @@ def explain_check(store: Store, monitor: Monitor, entry: Entry | None, run: Run,
 
 
 def explain_firing(store: Store, monitor: Monitor, entry: Entry | None, *, now_ms: int) -> Why:
-    """Returns why the monitor's next firing has not come yet."""
+    """Return why the monitor's next firing has not come yet."""
     earlier = open_runs(store, monitor, now_ms=now_ms)
     return why_check(_around(store, monitor, entry, None, earlier, now_ms=now_ms), now_ms=now_ms)
 
@@ -97,7 +100,7 @@ def explain_firing(store: Store, monitor: Monitor, entry: Entry | None, *, now_m
 def explain_measurement(
     store: Store, job: StoredJob, item: StoredMeasurement, *, viewer: str | None, now_ms: int
 ) -> Why:
-    """Returns the chain of a measurement; which accounts there are is shown to admins alone."""
+    """Return the chain of a measurement; only admins see which accounts there are."""
     facts = MeasurementFacts(job, item, account_names=viewer is None)
     if item.state not in ("queued", "parked"):
         return why_measurement(facts, now_ms=now_ms)
@@ -118,7 +121,7 @@ def explain_measurement(
 
 
 def _queue_to(store: Store, provider: ProviderDefinition, run: CallRun, day: Day | None) -> ProviderQueue:
-    """Returns the provider's queue as far as the run. Where many are before it, only the due times of some are read."""
+    """Return the provider's queue up to the run. If many are before it, only the due times of some are read."""
     policy = policy_of(provider.spec)
     queue = store.provider_queue(provider.number, policy, limit=QUEUE_READ_MAX)
     last_ms = max((call.due_ms for call in queue.calls if call.state == "waiting"), default=0)
@@ -152,6 +155,6 @@ def _around(
 
 
 def open_runs(store: Store, monitor: Monitor, *, now_ms: int) -> tuple[Run, ...]:
-    """Returns the runs of the monitor that have not ended, the oldest first, as far as a page of runs shows them."""
+    """Return the open runs of the monitor, the oldest first, as far as a page of runs shows them."""
     newest = store.monitor_runs(monitor, before=None, limit=OPEN_READ_MAX, now_ms=now_ms)
     return tuple(run for run in reversed(newest) if run.state not in _RUN_ENDED)

@@ -1,4 +1,4 @@
-"""The chain of reasons as REST, the command line and the pages show it."""
+"""View of the chain of reasons, for REST, the command line and the pages."""
 
 from __future__ import annotations
 

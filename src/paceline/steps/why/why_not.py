@@ -1,4 +1,4 @@
-"""Why a monitor does not fire, a record did not run today, or a job is not done: from what is stored."""
+"""Explanation why a monitor does not fire, a record did not run today, or a job is not done."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SOONEST: tuple[MeasurementState, ...] = ("queued", "parked", "unknown", "sendin
 
 
 def explain_monitor(store: Store, monitor: Monitor, *, now_ms: int) -> WhyView:
-    """Returns why the monitor does not fire: of a run that waits, else of its next firing."""
+    """Return why the monitor does not fire: the chain of its first waiting run, else of its next firing."""
     entry = store.entries([monitor.generation], now_ms=now_ms).get(monitor.generation)
     waiting = [run for run in runs.open_runs(store, monitor, now_ms=now_ms) if run.state != "out"]
     if not waiting:
@@ -29,7 +29,7 @@ def explain_monitor(store: Store, monitor: Monitor, *, now_ms: int) -> WhyView:
 
 
 def explain_record(store: Store, batch: Batch, record_id: str, *, now_ms: int) -> WhyView:
-    """Returns the chain of the record's run of the day that runs now, or why it has none."""
+    """Return the chain of the record's run of the running day, or why it has none."""
     today = day_at(batch.spec, now_ms)
     run = store.find_call_run(batch.id, record_id, today.isoformat())
     if run is not None:
@@ -51,7 +51,7 @@ def explain_record(store: Store, batch: Batch, record_id: str, *, now_ms: int) -
 
 
 def explain_job(store: Store, job: StoredJob, *, viewer: str | None, now_ms: int) -> WhyView:
-    """Returns the chain of the job's first measurement that waits or runs; of a job that finished, how it did."""
+    """Return the chain of a measurement of the job that waits or runs; for a finished job, how it ended."""
     item = _first_open_measurement(store, job)
     if item is None:
         return why_view(Why(None, job.state, (_finished(job),)))
@@ -60,7 +60,7 @@ def explain_job(store: Store, job: StoredJob, *, viewer: str | None, now_ms: int
 
 
 def _first_open_measurement(store: Store, job: StoredJob) -> StoredMeasurement | None:
-    """Returns a measurement that waits, else one that runs, without reading all of them."""
+    """Return a measurement that waits, else one that runs, without reading all of them."""
     last = store.measurements(job.number, after=job.measurements - 2, limit=1) if job.open and job.owner else []
     for state in _SOONEST if last else ():
         found = store.measurements_of(job.owner, states=(state,), before=last[0].handle + 1, limit=1)

@@ -1,4 +1,4 @@
-"""What an answer's status means for a run: done, failed, or to be tried again."""
+"""Meaning of an answer's status for a run: done, failed, or retry."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ class ExpectSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
 
 
 def meaning_of(code: int, *expected: ExpectSpec | None) -> Meaning:
-    """What a status means. Of several that are expected the first one that names it counts: a record's, a provider's.
+    """Return the meaning of a status.
 
-    In each of them the status itself comes before its class.
+    The first of ``expected`` that names the status counts: a record's, then a provider's. In each of them the status
+    itself comes before its class.
     """
     for expect in expected:
         if expect is not None and (found := _named(expect, code)) is not None:

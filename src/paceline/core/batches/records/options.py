@@ -1,4 +1,4 @@
-"""What a record may say beyond its provider, endpoint and body; most say nothing, and then nothing is stored."""
+"""Options of a record beyond its provider, endpoint and body; most records have none, and then nothing is stored."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from paceline.errors import FieldProblem
 
 
 class RecordOptions(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a record says for itself, where its provider would say it for all.
+    """Settings of a record that replace those of its provider.
 
     ``templated``: endpoint and body have braces that are filled in before each call. Records that were stored before
-    there were placeholders have none, whatever their texts hold: they are sent as they are.
+    there were placeholders are not templates, whatever their texts hold: they are sent as they are.
     """
 
     templated: bool = False
     method: Method | None = None
     headers: dict[str, str] = {}
-    """Sealed once it is stored."""
+    """Headers of the record; their values are sealed once they are stored."""
     timeout: str | None = None
     expect: ExpectSpec | None = None
     priority: int = 0
@@ -41,12 +41,12 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 def options_text(options: RecordOptions) -> str | None:
-    """As the options are stored; None if there are none."""
+    """Return the options as they are stored; None if there are none."""
     return None if options is NO_OPTIONS or options == NO_OPTIONS else _encode(options).decode()
 
 
 def parse_options(text: str | None) -> RecordOptions:
-    """The inverse of ``options_text``."""
+    """Return the options of a stored text, the inverse of ``options_text``."""
     return NO_OPTIONS if text is None else _parsed(text)
 
 
@@ -56,7 +56,7 @@ def _parsed(text: str) -> RecordOptions:
 
 
 def options_document(options: RecordOptions) -> dict[str, Any]:
-    """As the options are shown: what is given, and no header's value."""
+    """Return the options as they are shown: those that are given, with headers' values hidden."""
     document: dict[str, Any] = msgspec.to_builtins(options)
     document.pop("templated", None)
     return document | ({"headers": dict.fromkeys(options.headers, HIDDEN)} if options.headers else {})
@@ -76,12 +76,12 @@ def options_problems(options: RecordOptions) -> list[FieldProblem]:
 
 
 def keep_hidden_options(options: RecordOptions, stored: RecordOptions) -> RecordOptions:
-    """The options with the stored values of those headers that were given back as they are shown."""
+    """Return the options with the stored value of each header that was given as it is shown (hidden)."""
     return msgspec.structs.replace(options, headers=with_hidden(options.headers, stored.headers))
 
 
 def call_timeout_ms(options: str | None, policy: Policy) -> int:
-    """How long a call may take: what its record says, else its provider.
+    """Return how long a call may take, as its record or else its provider says.
 
     A provider without a time-out has no calls: the worker that claims its runs says how long the lease lasts.
     """

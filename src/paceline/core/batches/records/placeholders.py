@@ -20,15 +20,15 @@ from urllib.parse import quote
 import msgspec
 
 PLACEHOLDERS_MAX = 100
-"""In one endpoint, header or body: so a call cannot grow without end."""
+"""Maximum number in one endpoint, header or body, so that a call cannot grow without bound."""
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-# A string of a JSON text, and whether it is the name of a member.
+# Matches a string of a JSON text; the second group matches if the string is the name of a member.
 _STRING = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?')
 _UNSAFE = re.compile(r"[^ -~]")
 
 
 class Values(NamedTuple):
-    """What a call fills in. ``attempt`` counts from 1."""
+    """Values that a call fills in. ``attempt`` counts from 1."""
 
     date: str
     due: str
@@ -45,19 +45,19 @@ def has_braces(text: str) -> bool:
 
 
 def body_has_braces(body: str) -> bool:
-    """Whether a JSON text has braces in its strings."""
+    """Return whether a JSON text has braces in its strings."""
     if body.find("{", 1) < 0 and body.find("}") in (-1, len(body) - 1):
-        return False  # the usual case, found out fast: no other braces than those around one object
+        return False  # the usual case, decided fast: no other braces than those around one object
     return has_braces("".join([text for text, _ in _STRING.findall(body)]))
 
 
 def text_problem(text: str) -> str | None:
-    """Why an endpoint or a header's value is no template, or None."""
+    """Return why an endpoint or a header's value is not a valid template, or None."""
     return _problem([text])
 
 
 def body_problem(body: str) -> str | None:
-    """Why a JSON text is no template, or None."""
+    """Return why a JSON text is not a valid template, or None."""
     return _problem([text for text, is_name in _STRING.findall(body) if not is_name])
 
 
@@ -70,7 +70,7 @@ def render_header(text: str, values: Values) -> str:
 
 
 def render_body(body: str, values: Values) -> str:
-    """A JSON text with its string values filled in, and all else as it was."""
+    """Return a JSON text with its string values filled in, and all else as it was."""
 
     def render(found: re.Match[str]) -> str:
         return found[0] if found[2] else f'"{_rendered(found[1], values, _json_escaped)}"'
@@ -79,12 +79,12 @@ def render_body(body: str, values: Values) -> str:
 
 
 def escape(text: str) -> str:
-    """The template whose rendering is this text."""
+    """Return the template whose rendering is this text."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
 def escape_body(body: str) -> str:
-    """The template whose rendering is this JSON text."""
+    """Return the template whose rendering is this JSON text."""
     return _STRING.sub(lambda found: found[0] if found[2] else f'"{escape(found[1])}"', body)
 
 

@@ -1,4 +1,4 @@
-"""What is asked of a provider for a claimed run: the record's endpoint and body with their placeholders filled in."""
+"""Request of a claimed run: the record's endpoint and body with their placeholders filled in."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from paceline.core.instants import to_text
 
 
 class Request(NamedTuple):
-    """Ready to be sent. ``body`` is JSON text, None for no body."""
+    """Endpoint and body, ready to be sent. ``body`` is JSON text; None: no body."""
 
     endpoint: str
     body: str | None
 
 
 def values_of(claimed: ClaimedCall) -> Values:
-    """What the placeholders stand for in this attempt of the run."""
+    """Return the values of the placeholders for this attempt of the run."""
     return attempt_values(claimed.batch, claimed.record, claimed.date, due_ms=claimed.due_ms, attempt=claimed.attempt)
 
 
 def attempt_values(batch: str, record: str, date: str, *, due_ms: int, attempt: int) -> Values:
-    """What the placeholders stand for in one attempt of a run."""
+    """Return the values of the placeholders for one attempt of a run."""
     run = call_run_id(batch, record, date)
     return Values(split_round(date)[0], to_text(due_ms), run, record, str(attempt))
 
 
 def render_request(claimed: ClaimedCall) -> Request:
-    """Returns the request of a claimed run, the same for Paceline's own call and for a worker."""
+    """Return the request of a claimed run, the same for Paceline's own call and for a worker."""
     request = Request(claimed.endpoint, claimed.body)
     if claimed.options is None:  # most records have none, and then nothing has to be computed
         return request
@@ -39,7 +39,10 @@ def render_request(claimed: ClaimedCall) -> Request:
 
 
 def fill_in(request: Request, options: str | None, values: Values) -> Request:
-    """The request with the placeholders of its record filled in. ``options`` are the record's, as they are stored."""
+    """Return the request with the placeholders of its record filled in.
+
+    ``options``: the record's, as they are stored.
+    """
     if not parse_options(options).templated:
         return request
     body = render_body(request.body, values) if request.body is not None else None

@@ -1,4 +1,4 @@
-"""Lists as RIPE's clients ask for them: filters, order, fields and pages, read from a query string's parameters."""
+"""Lists as RIPE's clients ask for them: filters, order, fields and pages, parsed from a query string."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGED_MAX = 20_000
 IDS_MAX = 1_000
 PROBES = "probes"
 PROBES_PAGE_MAX = 100
-"""Of measurements whose probes are asked for: RIPE is asked for each."""
+"""Page size limit if the probes of each measurement are asked for: that takes a request to RIPE for each."""
 IGNORED = "Filtering by this field is not implemented, this parameter has been ignored."
 
 Document = dict[str, Any]
@@ -52,7 +52,7 @@ _NOT_FILTERS = frozenset({"key", "continue", "fields", "optional_fields", "forma
 
 
 class Fields(NamedTuple):
-    """Which fields of a measurement are wanted. ``names`` empty: those that RIPE shows by itself."""
+    """Fields of a measurement that are wanted. ``names`` empty: those that RIPE shows by default."""
 
     names: tuple[str, ...] = ()
     optional: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ def parse_fields(query: Mapping[str, str]) -> Fields:
 
 
 class Wanted(NamedTuple):
-    """What a list is asked for. ``statuses`` None: any. ``ids`` None: not certain ones."""
+    """Parsed request for a list. ``statuses`` None: any. ``ids`` None: no restriction to certain ids."""
 
     tests: tuple[Test, ...]
     ids: tuple[int, ...] | None
@@ -85,16 +85,16 @@ class Wanted(NamedTuple):
     size: int
     ignored: tuple[str, ...]
     timed: bool
-    """A filter looks at when it starts."""
+    """True if a filter uses the start time."""
 
     @property
     def needs_creation(self) -> bool:
-        """Whether the time matters at which each was submitted; what is not sent yet starts then."""
+        """Return whether submission times are needed; a measurement that is not sent yet starts then."""
         return self.timed or self.sort.endswith("start_time")
 
     @property
     def is_plain(self) -> bool:
-        """All there is, newest first: the count is known without looking at each."""
+        """Return whether everything is wanted, newest first: the count is then known without looking at each."""
         return not self.tests and self.ids is None and self.sort == "-id"
 
     @property
@@ -105,14 +105,17 @@ class Wanted(NamedTuple):
         return all(test(document) for test in self.tests)
 
     def order(self, document: Document, rank: int) -> tuple[bool, Any, int]:
-        """What has no such value comes after what has one. By id is in the order in which they were submitted."""
+        """Return a sort key: documents without the value come last. The order by id is the order of submission."""
         field = self.sort.removeprefix("-")
         value = rank if field == "id" else _SORTS[field](document)
         return value is None, value, rank
 
 
 def parse_wanted(query: Mapping[str, str], *, only_type: str = "") -> Wanted:
-    """Raises InvalidInput for a value that cannot be; what is not known is ignored, and named in ``ignored``."""
+    """Return the parsed request, or raise InvalidInput for an invalid value.
+
+    Unknown parameters are ignored, and named in ``ignored``.
+    """
     tests: list[Test] = [lambda document: document["type"] == only_type] if only_type else []
     ignored: list[str] = []
     statuses: frozenset[int] | None = None
@@ -180,7 +183,7 @@ _BY_NAME = {name.lower(): number for number, name in STATUS_NAMES.items()}
 
 
 def _status(text: str, name: str) -> int:
-    """An id or a name, in any case."""
+    """Return the status for an id or a name, in any case."""
     stripped = text.strip().lower()
     if stripped in _BY_NAME:
         return _BY_NAME[stripped]

@@ -1,4 +1,4 @@
-"""Measurements as RIPE's own clients know them: ids, statuses, the object they are shown, and results translated."""
+"""Measurements as RIPE's own clients know them: ids, statuses, the measurement object, and translated results."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from paceline.errors import FieldProblem, InvalidInput
 INDEX_BITS = 14
 DEFINITION_BITS = 7
 ID_MAX = 2**53 - 1
-"""Of the older ids: larger numbers do not survive in every client's JSON."""
+"""Largest older id: larger numbers do not survive in every client's JSON."""
 SHORT_ID_MAX = 2**31 - 1
-"""Of all others: clients keep ids in 32 bits with a sign."""
+"""Largest newer id: clients keep ids in 32 bits with a sign."""
 RIPE_ALONE_MAX = 2**21
-"""Below it no id is Paceline's. RIPE's built-in measurements lie there."""
+"""Lower bound of Paceline's ids. RIPE's built-in measurements lie below it."""
 OLDER_BELOW = 100
-"""The last seven bits of an older id are below it: a measurement has no more definitions. Newer ids have the rest."""
+"""Bound of the last seven bits of an older id: a measurement has no more definitions. Newer ids use the rest."""
 _EACH = (1 << DEFINITION_BITS) - OLDER_BELOW
 _SKIPPED = RIPE_ALONE_MAX // (1 << DEFINITION_BITS) * _EACH
 NUMBERS_MAX = (SHORT_ID_MAX + 1) // (1 << DEFINITION_BITS) * _EACH - _SKIPPED
-"""So many definitions can be told apart below 2^31: 469 million."""
+"""Number of definitions that have distinct ids below 2^31: 469 million."""
 API = "/api/v2"
 SPECIFIED, STOPPED, NO_PROBES, FAILED, CANCELED = 0, 4, 6, 7, 9
 STATUS_NAMES = {
@@ -48,23 +48,23 @@ assert JobLimits().definitions_max <= OLDER_BELOW
 
 
 class Shown(NamedTuple):
-    """One definition of a stored measurement: what RIPE counts as a measurement of its own."""
+    """One definition of a stored measurement: RIPE counts each definition as a measurement."""
 
     handle: int
     definition: int
     measurement: Measurement
     state: MeasurementState
     atlas_status: int | None
-    """RIPE's newest word; None before there is one."""
+    """Newest status from RIPE; None before there is one."""
     answered_ms: int | None
-    """When RIPE took it."""
+    """Time at which RIPE took it."""
     ended_ms: int | None
     number: int | None = None
-    """Of the measurement's first definition. None: of before definitions were numbered."""
+    """Number of the measurement's first definition. None: stored before definitions were numbered."""
     running: bool = False
-    """It has ended here because all results are there, and RIPE still counts it as running."""
+    """True if it has ended here because all results are there, while RIPE still counts it as running."""
     scheduled: int | None = None
-    """How many probes RIPE has given it; None before it has."""
+    """Number of probes that RIPE has assigned; None before it has."""
 
     @property
     def id(self) -> int:
@@ -72,7 +72,7 @@ class Shown(NamedTuple):
 
     @property
     def group_id(self) -> int | None:
-        """Definitions of one request are a group; one alone is none."""
+        """Return the id of the group of definitions of one request; None for a single definition."""
         return id_of(self.handle, 0, number=self.number) if len(self.measurement.definitions) > 1 else None
 
     @property
@@ -83,53 +83,56 @@ class Shown(NamedTuple):
 
     @property
     def rank(self) -> int:
-        """The order in which they were submitted, whatever their ids are like."""
+        """Return the rank by order of submission, independent of the id's form."""
         return older_id(self.handle, self.definition)
 
 
 def stride_of(job: Job) -> int:
-    """How many numbers each measurement of a job has, so that an index leads to a number without adding up."""
+    """Return how many numbers each measurement of a job has, so that an index leads to a number without adding up."""
     return max(len(one.definitions) for one in job.measurements)
 
 
 def place_in_block(number: int, job: int, numbered: int, stride: int, measurements: int) -> tuple[int, int] | None:
-    """Handle and definition of a number in a job's block; None if it lies behind the block."""
+    """Return handle and definition of a number in a job's block; None if it lies outside the block."""
     index, definition = divmod(number - numbered, stride)
     return (job << INDEX_BITS | index, definition) if 0 <= index < measurements else None
 
 
 def id_of(handle: int, definition: int, *, number: int | None) -> int:
-    """From the number of the measurement's first definition; one without a number has an older id."""
+    """Return the id, from the number of the measurement's first definition; without a number it is an older id."""
     return older_id(handle, definition) if number is None else id_of_number(number + definition)
 
 
 def id_of_number(number: int) -> int:
-    """Rises with the number, stays below 2^31, and is never an older id: its last seven bits are 100 or more."""
+    """Return the id of a number.
+
+    It rises with the number, stays below 2^31, and is never an older id: its last seven bits are 100 or more.
+    """
     assert 0 <= number < NUMBERS_MAX, "more definitions than ids below 2^31"
     high, low = divmod(number + _SKIPPED, _EACH)
     return high << DEFINITION_BITS | (OLDER_BELOW + low)
 
 
 def number_of_id(id_: int) -> int | None:
-    """The reverse; None: it is an older id, or none of Paceline's."""
+    """Return the number of an id; None: it is an older id, or none of Paceline's."""
     high, low = id_ >> DEFINITION_BITS, id_ & ((1 << DEFINITION_BITS) - 1)
     number = high * _EACH + (low - OLDER_BELOW) - _SKIPPED
     return number if low >= OLDER_BELOW and 0 <= number < NUMBERS_MAX else None
 
 
 def older_id(handle: int, definition: int) -> int:
-    """Job number << 21 | index << 7 | definition, as the handle is job number << 14 | index."""
+    """Return job number << 21 | index << 7 | definition, as the handle is job number << 14 | index."""
     assert 0 <= definition < OLDER_BELOW
     return handle << DEFINITION_BITS | definition
 
 
 def split_older_id(id_: int) -> tuple[int, int]:
-    """Handle and definition. Whether there is one of them only the store knows."""
+    """Return handle and definition. Only the store knows whether they exist."""
     return id_ >> DEFINITION_BITS, id_ & ((1 << DEFINITION_BITS) - 1)
 
 
 def status_of(state: MeasurementState, atlas_status: int | None, *, sent: bool) -> int:
-    """RIPE's status of what RIPE has; before that "Specified", and after the end what it came to here."""
+    """Return RIPE's status for a state: "Specified" before RIPE has it, and after its end the result here."""
     match state:
         case "queued" | "parked" | "sending" | "unknown":
             return SPECIFIED
@@ -146,7 +149,7 @@ def status_of(state: MeasurementState, atlas_status: int | None, *, sent: bool) 
 
 
 def states_for(statuses: frozenset[int] | None) -> tuple[MeasurementState, ...]:
-    """The states that can have one of the statuses; none: all of them. Only a first sieve."""
+    """Return the states that can have one of the statuses; empty: all of them. A first filter only."""
     if statuses is None:
         return ()
     states: list[MeasurementState] = ["ongoing"]
@@ -162,7 +165,7 @@ def states_for(statuses: frozenset[int] | None) -> tuple[MeasurementState, ...]:
 
 
 def document_of(shown: Shown, *, created_ms: int | None, base_url: str) -> dict[str, Any]:
-    """The measurement object. What only RIPE knows (resolved addresses) is null."""
+    """Return the measurement object. Fields that only RIPE knows (resolved addresses) are null."""
     measurement = shown.measurement
     definition = measurement.definitions[shown.definition]
     oneoff = is_oneoff(measurement, definition)
@@ -210,12 +213,12 @@ def document_of(shown: Shown, *, created_ms: int | None, base_url: str) -> dict[
 
 
 def with_probes(document: dict[str, Any], probes: Sequence[int], *, base_url: str) -> dict[str, Any]:
-    """The field that RIPE adds when it is asked for."""
+    """Return the document with the field ``probes``, which RIPE adds on request."""
     return document | {"probes": [{"id": one, "url": f"{base_url}{API}/probes/{one}/"} for one in probes]}
 
 
 class ResultFilter(NamedTuple):
-    """Both ends of the time belong to it. ``probes`` None: of all."""
+    """Filter of results by time, both ends included, and by probe. ``probes`` None: all."""
 
     start_s: int | None = None
     stop_s: int | None = None
@@ -242,7 +245,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 def result_translator(shown: Shown, wanted: ResultFilter) -> Callable[[bytes], tuple[int, bytes] | None]:
-    """From a line of RIPE's to the probe and the same result under Paceline's id; None: it was not asked for."""
+    """Return a function from a line of RIPE's to the probe and the same result under Paceline's id.
+
+    It returns None for a result that was not asked for.
+    """
 
     def translate(line: bytes) -> tuple[int, bytes] | None:
         key = _RESULT.decode(line)

@@ -1,4 +1,4 @@
-"""What a store finds for those who look after health without an outcome: late runs, and hours that are over."""
+"""Facts that a store finds for the upkeep of health: late runs, and hours that are over."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from paceline.core.monitors.alerting.record import HealthRecord
 from paceline.core.monitors.definition import Monitor
 
 LATE_TOLD_MS = 300_000
-"""A monitor whose run could have started so long ago is told to be late. Health says so much sooner."""
+"""Delay of a run's start after which an alert says that its monitor is late. Health says so much sooner."""
 
 
 class Remembered(NamedTuple):
-    """A monitor with its record."""
+    """A monitor with its health record."""
 
     monitor: Monitor
     record: HealthRecord
@@ -29,7 +29,7 @@ class LateRun(NamedTuple):
 
 
 class LatePage(NamedTuple):
-    """``after`` is where the next page begins; None: there is none."""
+    """A page of late runs. ``after`` is where the next page begins; None: this was the last."""
 
     runs: list[LateRun]
     after: int | None

@@ -1,4 +1,4 @@
-"""What an outcome says about the target of its monitor."""
+"""Meaning of an outcome for the target of its monitor."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from paceline.core.monitors.values import Settlement
 def verdict(outcome: Outcome) -> bool | None:
     """Return whether the target did well; None: the outcome does not say.
 
-    A run that was given up after its attempts counts as a failure: somebody should look. One that is unknown says
-    nothing, and so does one that was ended by an edit.
+    A run that was given up after its attempts counts as a failure: somebody should look. A run that is unknown, or that
+    was ended by an edit, says nothing.
     """
     match outcome:
         case Done():
@@ -29,12 +29,12 @@ def verdict(outcome: Outcome) -> bool | None:
 
 
 def all_but_good(settlements: Iterable[Settlement]) -> list[Settlement]:
-    """Return those of which ``verdict`` does not say that the target did well: nearly always none."""
+    """Return the settlements that are not good outcomes: nearly always none."""
     return [item for item in settlements if not (isinstance(item.outcome, Done) and item.outcome.ok)]
 
 
 def observe(item: Settlement, *, counter: int, check: Check) -> Observed | None:
-    """Return what the outcome says; None: nothing."""
+    """Return the observation that follows from the outcome; None: it says nothing about the target."""
     ok = verdict(item.outcome)
     if ok is None:
         return None
@@ -49,7 +49,7 @@ def observe(item: Settlement, *, counter: int, check: Check) -> Observed | None:
 
 
 def days_wanted(check: Check) -> int | None:
-    """Return for how many days the check wants the certificate to last; None: it does not look."""
+    """Return for how many days the check wants the certificate to last; None: the check does not look at it."""
     match check:
         case TlsCheck():
             return check.days_wanted

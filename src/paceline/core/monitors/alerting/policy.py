@@ -1,4 +1,4 @@
-"""What a monitor's definition says about alerts: after how many failures, and who is told."""
+"""Alert settings of a monitor: after how many failures, and who is told."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class AlertPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When health turns, and which channels are told. No channels: the user's default ones."""
 
     after: Annotated[int, shown(minimum=1, maximum=IN_A_ROW_MAX)] = 1
-    """Failures in a row that turn it ``failing``."""
+    """Number of failures in a row that turn health to ``failing``."""
     recover: Annotated[int, shown(minimum=1, maximum=IN_A_ROW_MAX)] = 1
-    """Successes in a row that turn it back."""
+    """Number of successes in a row that turn health back to ``ok``."""
     channels: tuple[str, ...] = ()
 
 

@@ -1,4 +1,4 @@
-"""What is remembered of a monitor's health, and the alerts that follow when an outcome changes it.
+"""Health record of a monitor, and the alerts that follow when an outcome changes it.
 
 ok ──► failing                     ``after`` failures in a row
   ▲       │
@@ -24,39 +24,41 @@ from paceline.core.monitors.alerting.policy import AlertPolicy
 
 HOUR_MS = 3_600_000
 ALERTS_PER_HOUR_MAX = 6
-"""Alerts of one monitor in an hour, certificates aside. Even, so that a monitor that goes down and up is told last
-that it is up."""
+"""Maximum number of alerts of one monitor in an hour, apart from certificates.
+
+The number is even, so that the last alert about a monitor that goes down and up says that it is up.
+"""
 
 
 class HealthRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What is remembered of a monitor; all defaults: nothing, and then it is not stored."""
+    """Facts that are remembered of a monitor. A record with all defaults is not stored."""
 
     failing: bool = False
     failures: int = 0
-    """Failures in a row: none since its last success."""
+    """Number of failures in a row, since its last success."""
     successes: int = 0
-    """Successes in a row while it is failing."""
+    """Number of successes in a row while it is failing."""
     failed: int = 0
-    """Runs that failed since ``since_ms``."""
+    """Number of runs that failed since ``since_ms``."""
     since_ms: int = 0
-    """When the first of them ended."""
+    """End of the first of these failed runs."""
     reason: str = ""
-    """Why the newest of them failed."""
+    """Reason of the newest of these failed runs."""
     late_ms: int = 0
-    """When the run was due that nobody starts, once that was told; 0: it is not late."""
+    """Due time of the late run that an alert was sent about; 0: the monitor is not late."""
     hour_ms: int = 0
-    """When the hour began in which its alerts are counted; 0: there were none lately."""
+    """Start of the hour in which its alerts are counted; 0: there were none lately."""
     told: int = 0
     held_back: int = 0
     certificate: str = ""
-    """The certificate and the day of the last alert about one."""
+    """Certificate and day of the last alert about a certificate."""
 
 
 NO_RECORD = HealthRecord()
 
 
 class Subject(NamedTuple):
-    """The monitor that a record is about, and what its definition says about alerts now."""
+    """Monitor that a record is about, with its current alert policy."""
 
     owner: str
     monitor: str
@@ -65,26 +67,26 @@ class Subject(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """A run that ended and says something about its target."""
+    """An ended run that says something about its target."""
 
     counter: int
     ok: bool
     reason: str
     ended_ms: int
     certificate: str = ""
-    """The end of a certificate that lasts for fewer days than wanted, and the days that are left."""
+    """Expiry date of a certificate that lasts for fewer days than wanted; ``days_left``: the days that are left."""
     days_left: int = 0
 
 
 class Followed(NamedTuple):
-    """The record afterwards, and what is to be told, in order."""
+    """Record after an event, and the alerts that follow, in order."""
 
     record: HealthRecord
     alerts: tuple[Alert, ...] = ()
 
 
 def after_outcome(record: HealthRecord, subject: Subject, seen: Observed) -> Followed:
-    """Return what an outcome does to the record, and what is told of it."""
+    """Return the record after an outcome, and the alerts about it."""
     counted = _count(record, seen, subject.policy)
     after = replace(counted, late_ms=0) if record.late_ms else counted
     told: list[Alert] = []
@@ -101,7 +103,10 @@ def after_outcome(record: HealthRecord, subject: Subject, seen: Observed) -> Fol
 
 
 def turn_late(record: HealthRecord, subject: Subject, *, counter: int, due_ms: int, now_ms: int) -> Followed:
-    """Return what follows when a run that could have started long ago has not: it is told once, until one ends."""
+    """Return the record and the alert after a run was found late.
+
+    There is one alert, until a run of the monitor ends.
+    """
     if record.late_ms:
         return Followed(record)
     cause = run_id(subject.owner, subject.monitor, generation=subject.generation, counter=counter)
@@ -113,7 +118,7 @@ def turn_late(record: HealthRecord, subject: Subject, *, counter: int, due_ms: i
 
 
 def close_hour(record: HealthRecord, subject: Subject, *, now_ms: int) -> Followed:
-    """Return what follows when the hour is over in which alerts were held back: one message tells how many."""
+    """Return the record and the alert after the hour in which alerts were held back: one message says how many."""
     if not record.held_back or _in_hour(record, now_ms):
         return Followed(record)
     health = "failing" if record.failing else "ok"
@@ -125,7 +130,7 @@ def close_hour(record: HealthRecord, subject: Subject, *, now_ms: int) -> Follow
 
 
 def hour_ends_ms(record: HealthRecord) -> int | None:
-    """Return when ``close_hour`` has something to tell; None: nothing was held back."""
+    """Return when ``close_hour`` has something to report; None: nothing was held back."""
     return record.hour_ms + HOUR_MS if record.held_back else None
 
 
@@ -148,7 +153,10 @@ def _count(record: HealthRecord, seen: Observed, policy: AlertPolicy) -> HealthR
 
 
 def _event(before: HealthRecord, after: HealthRecord) -> Event | None:
-    """Return what an outcome changed. The end of being late is told as the health that the monitor has then."""
+    """Return the event that an outcome caused.
+
+    The end of lateness is reported as the health that the monitor has then.
+    """
     if after.failing == before.failing and not before.late_ms:
         return None
     return "monitor.failing" if after.failing else "monitor.recovered"
@@ -190,7 +198,7 @@ def _certificate(record: HealthRecord, subject: Subject, seen: Observed) -> tupl
 
 
 def _tell(record: HealthRecord, alert: Alert) -> tuple[HealthRecord, list[Alert]]:
-    """Count an alert: it is told, or held back if the monitor has had as many as an hour allows."""
+    """Count an alert: it is sent, or held back if the monitor has had as many as an hour allows."""
     if not _in_hour(record, alert.at_ms):
         if record.held_back:
             alert = replace(alert, data=alert.data | {"held_back": record.held_back})
@@ -201,7 +209,7 @@ def _tell(record: HealthRecord, alert: Alert) -> tuple[HealthRecord, list[Alert]
 
 
 def _in_hour(record: HealthRecord, now_ms: int) -> bool:
-    """False also if the clock was set back behind the hour: nobody waits for a time that was never near."""
+    """Return whether the hour of the counted alerts is still on; false if the clock was set back before its start."""
     return record.told > 0 and record.hour_ms <= now_ms < record.hour_ms + HOUR_MS
 
 
@@ -225,7 +233,7 @@ def _alert(subject: Subject, event: Event, cause: str, at_ms: int, reason: str, 
 
 
 def _for_long(span_ms: int) -> str:
-    """Return a span as people say it: to the second, from a minute on to the minute, from two hours on to the hour."""
+    """Return a span for people: in seconds, from a minute on in minutes, from two hours on in hours."""
     seconds = max(span_ms, 0) // 1_000
     if seconds < 60:
         return format_duration(seconds * 1_000)

@@ -1,4 +1,4 @@
-"""Health records as a store keeps them: JSON text, beside what it finds them by."""
+"""Health records as a store keeps them: JSON text, with the keys by which they are found."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _decoder = msgspec.json.Decoder(HealthRecord)
 
 
 class HealthChange(NamedTuple):
-    """A record that takes the place of another, and the alerts that are stored with it. ``before`` is what was seen.
+    """Replacement of a health record, with the alerts that are stored with it. ``before`` is the record that was seen.
 
-    ``open_run``: the handle of the monitor's first open run, if that is why; it counts only while that has not ended.
+    ``open_run``: the handle of the monitor's first open run, if that is the cause; the change counts only while that
+    run has not ended.
     """
 
     owner: str
@@ -39,5 +40,5 @@ def decode_health(text: str | None) -> HealthRecord:
 
 
 def is_unchanged(change: HealthChange, records: Mapping[int, HealthRecord]) -> bool:
-    """True if the monitor's record is still the one that was seen."""
+    """Return whether the monitor's record is still the one that was seen."""
     return records.get(change.generation, NO_RECORD) == change.before

@@ -1,4 +1,4 @@
-"""Lists of monitors: what is asked for, which monitors match, in which order they come, and where a page begins."""
+"""Lists of monitors: the query, which monitors match, in which order they come, and where a page begins."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from paceline.errors import FieldProblem, InvalidInput
 Sort = Literal["id", "health", "next_due"]
 Kind = Literal["http", "tcp", "dns", "tls", "outgoing"]
 HEALTH_ORDER: tuple[tuple[Health, ...], ...] = (("failing",), ("late",), ("new", "ok", "paused"))
-"""Of a list sorted by health: what needs somebody first. The others come together, so that they are one index."""
+"""Order of a list sorted by health: monitors that need attention come first. The last group is one index."""
 TEXT_CHARS_MAX = 100
 
 
 class MonitorQuery(msgspec.Struct, frozen=True):
-    """A list of monitors. All that is given must hold; None: it does not matter. ``owner`` None: everybody's."""
+    """Query for a list of monitors. All given conditions must hold; None: no condition. ``owner`` None: everybody's."""
 
     owner: str | None = None
     tag: str | None = None
     health: Health | None = None
     kind: Kind | None = None
     q: str | None = None
-    """Part of the id or of the address, whether in capitals or not."""
+    """Part of the id or of the address, in upper or lower case."""
     sort: Sort = "id"
 
     @property
     def scope(self) -> str:
-        """The name of the list, for its cursors: another for each query."""
+        """Return the name of the list, for its cursors: a different one for each query."""
         return hashlib.blake2b(msgspec.json.encode(self), digest_size=12).hexdigest()
 
 
 class Mark(NamedTuple):
-    """The last monitor that a page has seen: the next page begins behind it.
+    """The last monitor of a page: the next page begins after it.
 
-    ``phase``: by health, its group in HEALTH_ORDER; by due time, 1 for those that have none. ``due_ms`` and
-    ``generation`` order those that have one, ``owner`` and ``id`` all others.
+    ``phase``: by health, its group in HEALTH_ORDER; by due time, 1 for monitors that have none. ``due_ms`` and
+    ``generation`` order monitors that have a due time, ``owner`` and ``id`` all others.
     """
 
     phase: int = 0
@@ -59,7 +59,7 @@ def write_mark(mark: Mark) -> str:
 
 
 def read_mark(text: str) -> Mark:
-    """A mark that was written; InvalidInput for anything else."""
+    """Return a mark that was written; raise InvalidInput for anything else."""
     try:
         mark = _MARK.decode(text) if text else START
     except msgspec.DecodeError:
@@ -78,7 +78,7 @@ def parse_query(
     q: str | None = None,
     sort: str | None = None,
 ) -> MonitorQuery:
-    """A query from texts; InvalidInput that names every wrong one. An empty text is as good as none."""
+    """Return a query from texts, or raise InvalidInput that names every wrong one. An empty text counts as none."""
     problems = [
         FieldProblem(f"/query/{name}", f"one of {', '.join(words)}")
         for name, value, words in (
@@ -98,7 +98,7 @@ def parse_query(
 
 
 def matches(query: MonitorQuery, monitor: Monitor) -> bool:
-    """Whether the definition is one of those asked for; health is another matter."""
+    """Return whether the definition matches the query; health is not looked at."""
     spec = monitor.spec
     return (
         query.owner in (None, monitor.owner)
@@ -125,12 +125,12 @@ def kind_of(check: Check) -> Kind:
 
 
 def search_text(monitor: Monitor) -> str:
-    """What ``q`` is looked for in: the id, and on a line of its own the address."""
+    """Return the text in which ``q`` is looked for: the id, and on a second line the address."""
     return f"{monitor.id}\n{address_of(monitor.spec.check)}"
 
 
 def address_of(check: Check) -> str:
-    """What a check is aimed at: its URL, its host and port, or the name that it resolves; empty for outgoing ones."""
+    """Return the URL, the host and port, or the name that a check is aimed at; empty for outgoing ones."""
     match check:
         case HttpCheck(url=url):
             return url
@@ -145,7 +145,7 @@ def address_of(check: Check) -> str:
 
 
 def trigrams(text: str) -> list[str]:
-    """Every three neighbouring characters of the text, each once: what an index of texts is asked for."""
+    """Return every three neighbouring characters of the text, each once, for a search in an index of texts."""
     folded = text.casefold()
     return list(dict.fromkeys(folded[start : start + 3] for start in range(len(folded) - 2)))
 
@@ -158,7 +158,7 @@ class Facet(NamedTuple):
 
 
 FAILING = Facet("health", "failing")
-"""Of monitors whose health record says that they fail; they may be paused or late as well."""
+"""Facet of monitors whose health record says that they fail; they may be paused or late as well."""
 
 
 def facets_of(monitor: Monitor) -> list[Facet]:
@@ -167,6 +167,6 @@ def facets_of(monitor: Monitor) -> list[Facet]:
 
 
 def wanted_facets(query: MonitorQuery) -> list[Facet]:
-    """The facets of a query, the one first that few monitors are likely to have."""
+    """Return the facets of a query, the one that few monitors are likely to have first."""
     wanted = [Facet("tag", query.tag)] if query.tag is not None else []
     return [*wanted, Facet("kind", query.kind)] if query.kind is not None else wanted

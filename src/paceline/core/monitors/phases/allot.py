@@ -1,14 +1,14 @@
-"""Phases of interval monitors: who fires when on the circle of an interval, so that monitors share it evenly.
+"""Phases of interval monitors: when each fires on the circle of its interval, so that monitors share it evenly.
 
 The circle of an interval is cut into buckets of one second, or wider ones if the interval is long. A monitor that comes
 alone only ever comes into one of the emptiest buckets, monitors that come together only into buckets that have no more
-than the average and one, and nobody is moved. So the fullest bucket has at most one more than the largest average
-there ever was, whatever was added and removed in whichever order.
+than the average and one, and nobody is moved. So the fullest bucket has at most one more than the largest average there
+ever was, whatever was added and removed in whichever order.
 
 Monitors belong where their host has the widest gap (``core.monitors.phases.hosts``), and are moved aside from there as
-little as the buckets ask for (``core.monitors.phases.level``). If hosts that are all new would then have neighbours
+little as the buckets require (``core.monitors.phases.level``). If hosts that are all new would then have neighbours
 that are two ideal gaps apart, slots are dealt to them as those of a day are dealt to providers
-(``core.batches.spread``), which is always less.
+(``core.batches.spread``), whose gaps are always smaller.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from paceline.core.monitors.schedule import SLOT_MS, SOON_MS, Phase, on_raster
 
 COMBS_MAX = 16
 FIRST_CHECKS_MS = 3_600_000
-"""First checks of monitors that come together are due within this time; the others begin on their grids."""
+"""Time within which first checks of monitors that come together are due; the others begin on their grids."""
 _SECOND_MS = 1_000
 
 
 def allot_one(circle: Circle | None, note: HostNote | None, every_ms: int, *, now_ms: int) -> Phase:
-    """The phase of a monitor that is put by itself; its first check is due at once. ``note``: of its host.
+    """Return the phase of a monitor that is put by itself; its first check is due at once. ``note``: of its host.
 
     Of the emptiest buckets it gets the one nearest to where its host has the widest gap. The first monitor of a host is
     aimed at now, so that its first check is on its grid already.
@@ -52,10 +52,10 @@ def allot_one(circle: Circle | None, note: HostNote | None, every_ms: int, *, no
 def allot_together(
     circle: Circle | None, notes: Notes, every_ms: int, hosts: Sequence[str], *, now_ms: int
 ) -> list[Phase]:
-    """The phases of monitors that come together, in the order of their hosts.
+    """Return the phases of monitors that come together, in the order of their hosts.
 
-    Seconds of the circle that nobody has are used for first checks, one each, from now on. Where there are none left,
-    monitors begin on their grids.
+    Seconds of the circle in which no monitor fires are used for first checks, one each, from now on. When none are
+    left, monitors begin on their grids.
     """
     circle = circle or Circle([0] * bucket_count(every_ms))
     members: dict[str, list[int]] = {}
@@ -69,7 +69,7 @@ def allot_together(
 
 
 def first_notes(circle: Circle | None, notes: Notes, hosts: Iterable[str]) -> dict[str, HostNote]:
-    """Returns the notes of these hosts, each named once; those that have none get one, in their order."""
+    """Return the notes of these hosts, each named once; those that have none get one, in their order."""
     known, new = circle.hosts_made if circle else 0, 0
     found: dict[str, HostNote] = {}
     for host in hosts:
@@ -81,7 +81,10 @@ def first_notes(circle: Circle | None, notes: Notes, hosts: Iterable[str]) -> di
 
 
 def notes_after(circle: Circle | None, notes: Notes, every_ms: int, come: Sequence[Place]) -> dict[str, HostNote]:
-    """Returns the notes of the hosts whose monitors have come. One that came alone is where its host begins."""
+    """Return the notes of the hosts whose monitors have come.
+
+    The base of a new host with a single monitor is that monitor's phase.
+    """
     counts = Counter(place.host for place in come)
     first = first_notes(circle, notes, counts)
     for place in come:
@@ -91,7 +94,7 @@ def notes_after(circle: Circle | None, notes: Notes, every_ms: int, come: Sequen
 
 
 def _by_sequence(circle: Circle, notes: Notes, members: dict[str, list[int]], *, slots: int) -> list[int]:
-    """A slot for each monitor, near where its host has the widest gap."""
+    """Return a slot for each monitor, near where its host has the widest gap."""
     wanted: list[Wanted] = []
     for host, mine in members.items():
         note, weight = notes[host], notes[host].made + len(mine) + FEW
@@ -103,7 +106,7 @@ def _by_sequence(circle: Circle, notes: Notes, members: dict[str, list[int]], *,
 
 
 def _is_any_apart(found: Sequence[int], members: dict[str, list[int]], *, slots: int) -> bool:
-    """True if two neighbours of a host are two of its ideal gaps apart, or more, and a slot."""
+    """Return whether two neighbours of a host are at least two of its ideal gaps and a slot apart."""
     for mine in members.values():
         rising = sorted(found[index] for index in mine)
         gap = max(later - sooner for sooner, later in pairwise([*rising, rising[0] + slots]))
@@ -113,7 +116,7 @@ def _is_any_apart(found: Sequence[int], members: dict[str, list[int]], *, slots:
 
 
 def _by_parts(circle: Circle, every_ms: int, members: dict[str, list[int]]) -> list[int]:
-    """A slot for each monitor: exactly even ones, or those of the emptiest buckets, dealt to the hosts by parts."""
+    """Return a slot for each monitor, exactly even or in the emptiest buckets, dealt to the hosts by parts."""
     count = sum(map(len, members.values()))
     positions = _comb(circle, every_ms, count) or _fill(circle, every_ms, count)
     found = [0] * count
@@ -124,7 +127,7 @@ def _by_parts(circle: Circle, every_ms: int, members: dict[str, list[int]]) -> l
 
 
 def _with_first_checks(circle: Circle, every_ms: int, phases: Sequence[Phase], *, now_ms: int) -> list[Phase]:
-    """Gives free seconds to those first whose grid is furthest away."""
+    """Give free seconds to first checks, to the monitors whose grid is furthest away first."""
     counts = list(circle.counts)
     for phase in phases:
         counts[bucket_of(phase.ms, every_ms)] += 1
@@ -143,13 +146,13 @@ def _with_first_checks(circle: Circle, every_ms: int, phases: Sequence[Phase], *
 
 
 def _first_free_ms(circle: Circle, now_ms: int) -> int:
-    """The first second that no first check was given; one far ahead is of a clock that was set back since."""
+    """Return the second after the latest first check, or now if that is not within the next hour."""
     ahead = now_ms <= circle.first_ms <= now_ms + FIRST_CHECKS_MS
     return on_raster(circle.first_ms + _SECOND_MS if ahead else now_ms)
 
 
 def _comb(circle: Circle, every_ms: int, count: int) -> list[int] | None:
-    """Exactly even slots, rising, if no bucket then has more than one above the average. None: no shift does that."""
+    """Return exactly even, rising slots that leave no bucket more than one above the average; None: no shift does."""
     counts, slots = circle.counts, every_ms // SLOT_MS
     buckets = len(counts)
     most = (sum(counts) + count) // buckets + 1
@@ -165,7 +168,7 @@ def _comb(circle: Circle, every_ms: int, count: int) -> list[int] | None:
 
 
 def _fill(circle: Circle, every_ms: int, count: int) -> list[int]:
-    """Slots, rising, each in one of the buckets that are then emptiest; equal ones from all over the circle in turn."""
+    """Return rising slots, each in one of the then emptiest buckets; equal buckets take turns all over the circle."""
     buckets, slots = len(circle.counts), every_ms // SLOT_MS
     heap = list(zip(circle.counts, _places(buckets), range(buckets), strict=True))
     heapify(heap)
@@ -178,7 +181,7 @@ def _fill(circle: Circle, every_ms: int, count: int) -> list[int]:
 
 
 def _nearest(counts: Sequence[int], wanted: int) -> int:
-    """The emptiest bucket that is nearest to the wanted one on the circle."""
+    """Return the emptiest bucket that is nearest to the wanted one on the circle."""
     least, buckets = min(counts), len(counts)
     for distance in range(buckets // 2 + 1):
         for bucket in ((wanted + distance) % buckets, (wanted - distance) % buckets):
@@ -188,12 +191,12 @@ def _nearest(counts: Sequence[int], wanted: int) -> int:
 
 
 def _slot_in(bucket: int, lap: int, *, buckets: int, slots: int) -> int:
-    """A slot of the bucket: another one in each lap around the circle, and the same for all buckets of a lap."""
+    """Return a slot of the bucket: another one in each lap around the circle, and the same for all buckets of a lap."""
     first, behind = -(-bucket * slots // buckets), -(-(bucket + 1) * slots // buckets)
     return first + (behind - first) * inverse(lap) // PARTS
 
 
 @lru_cache(maxsize=64)
 def _places(buckets: int) -> tuple[int, ...]:
-    """The order in which equal buckets are filled: wherever it stops, they are from all over the circle."""
+    """Return the order in which equal buckets are filled: wherever it stops, they are spread all over the circle."""
     return tuple(inverse(bucket) for bucket in range(buckets))

@@ -1,4 +1,4 @@
-"""The circle of an interval: how many of its monitors fire in which part of it. Its size is bounded."""
+"""Circle of an interval: how many of its monitors fire in which part of it. Its size is bounded."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import msgspec
 from paceline.core.monitors.schedule import SLOT_MS
 
 BUCKETS_MAX = 3_600
-"""An interval of up to an hour has buckets of one second, a day has buckets of 24."""
+"""Maximum number of buckets: an interval of up to an hour has buckets of one second, a day has buckets of 24."""
 MOVED_MAX = 256
-"""Buckets whose moves are kept for a recount between two of its pages."""
+"""Maximum number of buckets whose moves are kept for a recount between two of its pages."""
 _SECOND_MS = 1_000
 
 
@@ -23,41 +23,41 @@ class Place(NamedTuple):
     host: str
     phase_ms: int
     first_ms: int = 0
-    """When its first check is due, if that is before its grid."""
+    """Due time of its first check, if that is before its grid."""
     generation: int = 0
 
 
 class Walked(msgspec.Struct, frozen=True, array_like=True):
-    """How far a recount of the circle has come (``core.monitors.phases.recount``)."""
+    """Progress of a recount of the circle (``core.monitors.phases.recount``)."""
 
     walk: int
-    """Which recount."""
+    """Number of the recount."""
     until: int
-    """Entries up to this generation are counted again."""
+    """Generation up to which entries are counted again."""
     moved: dict[int, int] = {}
-    """By how much those came and went since, by bucket: the next page takes it over."""
+    """Changes of such entries since then, by bucket: the next page takes them over."""
 
 
 class Circle(msgspec.Struct, frozen=True, omit_defaults=True):
     """The monitors of one interval, as far as allotment needs to know: hints, whose size is bounded."""
 
     counts: list[int]
-    """How many are in each bucket."""
+    """Number of monitors in each bucket."""
     made: int = 0
-    """How many were ever added."""
+    """Number of monitors ever added."""
     hosts_made: int = 0
-    """How many hosts were ever noted (``core.monitors.phases.hosts``)."""
+    """Number of hosts ever noted (``core.monitors.phases.hosts``)."""
     first_ms: int = 0
-    """The latest first check that was ever given to a monitor of this interval."""
+    """Latest first check that was ever given to a monitor of this interval."""
     born: int = 0
-    """The generation of the first monitor that came: a circle that everybody left and that is made again is another."""
+    """Generation of the first monitor that came. It tells this circle from an earlier one that all monitors left."""
     walked: Walked | None = None
-    """None: no recount is under way."""
+    """Recount in progress; None: there is none."""
 
 
 @lru_cache(maxsize=1_024)
 def bucket_count(every_ms: int) -> int:
-    """Into how many buckets the circle of an interval is cut: one a second, or fewer if they would be too many."""
+    """Return the number of buckets of an interval's circle: one a second, or fewer if they would be too many."""
     seconds = max(1, every_ms // _SECOND_MS)
     return seconds // -(-seconds // BUCKETS_MAX)
 
@@ -69,7 +69,7 @@ def bucket_of(phase_ms: int, every_ms: int) -> int:
 def after_moves(
     circle: Circle | None, every_ms: int, *, come: Sequence[Place] = (), gone: Sequence[Place] = (), hosts: int = 0
 ) -> Circle | None:
-    """The circle after monitors have come and gone, ``hosts`` of them new; None if nobody is left on it."""
+    """Return the circle after monitors have come and gone, with ``hosts`` new hosts; None if it has no monitors."""
     counts = list(circle.counts) if circle else [0] * bucket_count(every_ms)
     made, known = (circle.made, circle.hosts_made) if circle else (0, 0)
     first_ms = max([circle.first_ms if circle else 0, *(one.first_ms for one in come)])
@@ -87,7 +87,10 @@ def after_moves(
 
 
 def _after_moves(walked: Walked, every_ms: int, *, come: Sequence[Place], gone: Sequence[Place]) -> Walked | None:
-    """What a recount has to know of these moves. None: it is given up, since nobody has gone on with it for long."""
+    """Return the progress of a recount after these moves.
+
+    None: it is given up, since nobody has continued it for long.
+    """
     moved = dict(walked.moved)
     for places, by in ((gone, -1), (come, 1)):
         for place in places:
@@ -98,7 +101,7 @@ def _after_moves(walked: Walked, every_ms: int, *, come: Sequence[Place], gone: 
 
 
 def fullest_second(phases_ms: Mapping[str, int] | Sequence[int], every_ms: int) -> int:
-    """How many of these phases fall into the fullest second of the circle."""
+    """Return how many of these phases fall into the fullest second of the circle."""
     seconds: dict[int, int] = {}
     for phase_ms in phases_ms.values() if isinstance(phases_ms, Mapping) else phases_ms:
         second = phase_ms % every_ms // _SECOND_MS

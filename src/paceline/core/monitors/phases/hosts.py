@@ -1,8 +1,8 @@
-"""Where the monitors of a host belong on the circle of an interval: the next points of the host's own sequence.
+"""Places of a host's monitors on the circle of an interval: the next points of the host's own sequence.
 
 The points of a host are its base plus 0, 1/2, 1/4, 3/4, 1/8 and so on: however many there are, two neighbours are less
 than two ideal gaps apart. Bases of hosts that come one after the other are a golden angle apart, so that the points of
-many hosts together are spread as well. What is noted of a host is its base and how many of its monitors have come.
+many hosts together are spread as well. A host's note holds its base and how many of its monitors have come.
 
 Notes are hints, and bounded: they stand in SHARDS items for each interval, of NOTES_MAX hosts each.
 """
@@ -18,11 +18,11 @@ SHARDS = 16
 NOTES_MAX = 512
 PARTS = 1 << 16
 _GOLDEN = 40_503
-"""The golden angle, in parts of 65,536."""
+"""Golden angle, in parts of 65,536."""
 
 
 class HostNote(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Where the first monitor of a host belongs, in parts of the circle, and how many have come."""
+    """Place of a host's first monitor, in parts of the circle, and how many of its monitors have come."""
 
     base: int = 0
     made: int = 0
@@ -32,12 +32,12 @@ class HostNotes(msgspec.Struct, frozen=True, array_like=True):
     """Notes of the hosts of one shard, by a hash of their names; the first is the oldest."""
 
     born: int = 0
-    """Of which circle (``Circle.born``): notes of one that everybody left say nothing."""
+    """``Circle.born`` of the circle that the notes belong to: notes of an earlier circle say nothing."""
     notes: dict[int, HostNote] = {}
 
 
 Notes = Mapping[str, HostNote]
-"""By the name of the host; a host that is not there has no note yet."""
+"""Notes by the name of the host; a host that is missing has no note yet."""
 
 
 def shard_of(host: str) -> int:
@@ -45,24 +45,24 @@ def shard_of(host: str) -> int:
 
 
 def notes_in(shard: HostNotes | None, hosts: Iterable[str], *, born: int) -> dict[str, HostNote]:
-    """Returns the notes that a shard has of these hosts, if they are of the circle that was born then."""
+    """Return the notes that a shard has of these hosts, if they are of the circle that was born then."""
     if shard is None or shard.born != born:
         return {}
     return {host: note for host in hosts if (note := shard.notes.get(_hash(host))) is not None}
 
 
 def base_of(number: int) -> int:
-    """Returns where the first monitor of a new host belongs, by how many hosts came before."""
+    """Return the place of a new host's first monitor, by how many hosts came before."""
     return number * _GOLDEN % PARTS
 
 
 def point_of(note: HostNote, index: int) -> int:
-    """Returns where the monitor of a host belongs that is the so-manieth after those that have come, in parts."""
+    """Return the place of a host's monitor, in parts. ``index``: its number after the monitors that have come."""
     return (note.base + inverse(note.made + index)) % PARTS
 
 
 def after_come(shard: HostNotes | None, come: Mapping[str, HostNote], *, born: int) -> HostNotes:
-    """Returns the shard with these notes in place of those it had. If they are too many, it forgets the older half."""
+    """Return the shard with these notes replaced or added. If they are too many, it forgets the older half."""
     notes = dict(shard.notes) if shard is not None and shard.born == born else {}
     for host, note in come.items():
         notes[_hash(host)] = note
@@ -72,7 +72,7 @@ def after_come(shard: HostNotes | None, come: Mapping[str, HostNote], *, born: i
 
 
 def inverse(number: int) -> int:
-    """The bits of the number mirrored at the point, in parts of 65,536: 0, 1/2, 1/4, 3/4, 1/8 and so on."""
+    """Return the bits of the number mirrored, in parts of 65,536: 0, 1/2, 1/4, 3/4, 1/8 and so on."""
     return int(f"{number % PARTS:016b}"[::-1], 2)
 
 

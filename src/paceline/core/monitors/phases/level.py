@@ -1,4 +1,4 @@
-"""Levels the buckets of a circle: monitors that would overfill one cross its border, the nearest ones first."""
+"""Levelling of a circle's buckets: monitors that would overfill a bucket cross its border, the nearest ones first."""
 
 from __future__ import annotations
 
@@ -6,24 +6,27 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 FEW = 10
-"""A host is taken to have so many monitors more than it has: it may get them later, and then distances count more."""
+"""Number of monitors that a host is assumed to get later, when distances count more."""
 
 
 class Wanted(NamedTuple):
-    """Where a monitor belongs, by its number. ``weight``: how many its host has, so how much a slot aside matters."""
+    """Place where a monitor belongs, by its number.
+
+    ``weight``: the size of its host, which makes a slot aside matter more.
+    """
 
     slot: int
     number: int
     weight: int
     moved: int = 0
-    """How many slots it was moved from where it belongs."""
+    """Distance from where it belongs, in slots."""
 
 
 def level(counts: Sequence[int], wanted: Sequence[Wanted], *, most: int, slots: int) -> list[int]:
-    """Returns a slot for each monitor, by number. None comes into a bucket that has ``most``.
+    """Return a slot for each monitor, by number. No monitor comes into a bucket that has ``most``.
 
-    A bucket that would have more hands one on towards the nearest bucket that has room, from neighbour to neighbour,
-    and each hands on whichever monitor is moved least by that, measured in the ideal gaps of its host.
+    A bucket that would have more passes one monitor on towards the nearest bucket that has room, from neighbour to
+    neighbour; each passes on the monitor that is moved least by that, measured in the ideal gaps of its host.
     """
     buckets = len(counts)
     edges = [-(-bucket * slots // buckets) for bucket in range(buckets + 1)]
@@ -47,7 +50,7 @@ def level(counts: Sequence[int], wanted: Sequence[Wanted], *, most: int, slots: 
 
 
 def _nearest_room(load: Sequence[int], bucket: int, most: int) -> int:
-    """How many buckets on, or back if it is negative, there is room."""
+    """Return the distance to the nearest bucket with room, negative if it lies before this one."""
     buckets = len(load)
     for distance in range(1, buckets // 2 + 1):
         if load[(bucket + distance) % buckets] < most:
@@ -58,7 +61,7 @@ def _nearest_room(load: Sequence[int], bucket: int, most: int) -> int:
 
 
 def _hand_on(members: list[list[Wanted]], edges: Sequence[int], bucket: int, to: int) -> None:
-    """One of the bucket's monitors crosses its border, and so on; each lands beside the border that it crossed."""
+    """Move one monitor over each border on the way to a bucket with room; it lands beside the border."""
     buckets, on = len(members), 1 if to > 0 else -1
     for step in range(abs(to)):
         here, there = (bucket + on * step) % buckets, (bucket + on * (step + 1)) % buckets

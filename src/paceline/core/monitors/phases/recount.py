@@ -1,9 +1,9 @@
-"""Counts the monitors of a circle again, page by page, while others come and go.
+"""Recount of a circle's monitors, page by page, while others come and go.
 
-Entries are read in the order of their generations. A circle that is being recounted says up to which generation that
-has come; an entry below it that comes or goes is noted on the circle (``Walked.moved``), one above it is met later. A
-page is written on the condition that the circle is still as it was before the entries were read. So the new counts are
-exact at the end, however much moved meanwhile, as long as an entry and its circle are written together.
+Entries are read in the order of their generations. A circle that is being recounted has the generation that the recount
+has reached; an entry below it that comes or goes is noted on the circle (``Walked.moved``), one above it is met later.
+A page is written on the condition that the circle is still as it was before the entries were read. So the new counts
+are exact at the end, however much moved meanwhile, as long as an entry and its circle are written together.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from paceline.core.monitors.schedule import Entry, allotted_ms
 
 
 class NewCounts(msgspec.Struct, frozen=True):
-    """What a recount has found so far: how many entries are in each bucket."""
+    """Counts of a recount so far: entries in each bucket."""
 
     counts: list[int]
 
@@ -32,14 +32,14 @@ class Page(NamedTuple):
 
 
 class Recounted(NamedTuple):
-    """A circle after its recount; None: nobody is on it. ``wrong``: by how much it was wrong, over all buckets."""
+    """A circle after its recount; None: it has no monitors. ``wrong``: the sum of its errors over all buckets."""
 
     circle: Circle | None
     wrong: int
 
 
 def buckets_by_interval(entries: Iterable[Entry]) -> dict[int, list[int]]:
-    """Returns the buckets in which these entries fire, by interval. Those without an allotted phase have none."""
+    """Return the buckets in which these entries fire, by interval. Entries without an allotted phase have none."""
     found: dict[int, list[int]] = {}
     for entry in entries:
         phase_ms = allotted_ms(entry)
@@ -50,12 +50,12 @@ def buckets_by_interval(entries: Iterable[Entry]) -> dict[int, list[int]]:
 
 
 def begin_recount(circle: Circle, *, walk: int) -> Circle:
-    """Returns the circle with a recount of this number under way; one before it is given up."""
+    """Return the circle with a recount of this number in progress; an earlier one is given up."""
     return replace(circle, walked=Walked(walk, 0))
 
 
 def recount_page(circle: Circle, found: NewCounts, buckets: Sequence[int], *, until: int) -> Page:
-    """Returns both after a page: the buckets of the entries between the last page and ``until``."""
+    """Return the circle and its new counts after a page: the buckets of the entries from the last page to ``until``."""
     assert circle.walked is not None
     counts = list(found.counts)
     for bucket in buckets:
@@ -66,7 +66,7 @@ def recount_page(circle: Circle, found: NewCounts, buckets: Sequence[int], *, un
 
 
 def counts_of(buckets: Iterable[int], every_ms: int) -> list[int]:
-    """Returns how often each bucket of the circle is named."""
+    """Return how often each bucket of the circle is named."""
     counts = [0] * bucket_count(every_ms)
     for bucket in buckets:
         counts[bucket] += 1
@@ -74,7 +74,7 @@ def counts_of(buckets: Iterable[int], every_ms: int) -> list[int]:
 
 
 def end_recount(circle: Circle, found: NewCounts) -> Recounted:
-    """Returns the circle with its new counts."""
+    """Return the circle with its new counts."""
     counts = [max(0, count) for count in found.counts]
     wrong = sum(abs(new - old) for new, old in zip(counts, circle.counts, strict=True))
     return Recounted(replace(circle, counts=counts, walked=None) if any(counts) else None, wrong)

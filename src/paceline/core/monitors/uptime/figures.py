@@ -1,4 +1,4 @@
-"""A monitor's uptime as people read it: shares of good time, percentiles of latency, incidents, and days."""
+"""Uptime of a monitor as people read it: shares of good time, percentiles of latency, incidents, and days."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ WINDOWS_DAYS = (1, 7, 30, 90)
 
 class DayFigures(NamedTuple):
     number: int
-    """Counted from 1970-01-01."""
+    """Number of the day, counted from 1970-01-01."""
     day: Day
     latency: Percentiles
 
 
 class Figures(NamedTuple):
     shares: tuple[float | None, ...]
-    """One for each of WINDOWS_DAYS; None: nothing is known of it."""
+    """Share of good time in each of WINDOWS_DAYS; None: nothing is known."""
     since_ms: tuple[int, ...]
-    """Where the time begins that each of the shares covers."""
+    """Start of the time that each of the shares covers."""
     latency: Percentiles
-    """Of the longest window."""
+    """Latency in the longest window."""
     incidents: tuple[Incident, ...]
-    """Those that were open in the longest window, newest first."""
+    """Incidents that were open in the longest window, newest first."""
     days: tuple[DayFigures, ...]
-    """Those of the longest window with something in them, oldest first."""
+    """Days of the longest window with something in them, oldest first."""
 
 
 def figures(rollup: Rollup, *, now_ms: int) -> Figures:
-    """A window of n days is the last n whole UTC days and the running one."""
+    """Return the figures. A window of n days is the last n whole UTC days and the running one."""
     today = now_ms // DAY_MS
     first = today - WINDOWS_DAYS[-1]
     days = {number: day for number, day in days_until(rollup, now_ms).items() if first <= number <= today}
@@ -47,7 +47,7 @@ def figures(rollup: Rollup, *, now_ms: int) -> Figures:
 
 
 def share(days: Iterable[Day]) -> float | None:
-    """Returns the good part of the known time, from 0 to 1; None if none is known."""
+    """Return the good part of the known time, from 0 to 1; None if none is known."""
     good_ms = known_ms = 0
     for day in days:
         good_ms += day.good_ms

@@ -1,7 +1,7 @@
 """Latencies as counts in fixed buckets, so that the counts of several days add up exactly.
 
-Each bucket is 5 % wider than the one before it. A percentile is told as the middle of its bucket, so it is at most
-2.5 % off for latencies between 0.1 ms and an hour.
+Each bucket is 5 % wider than the one before it. A percentile is given as the middle of its bucket, so it is at most 2.5
+% off for latencies between 0.1 ms and an hour.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import NamedTuple
 GROWTH = 1.05
 LEAST_MS = 0.1
 BUCKETS = 358
-"""The last bucket begins beyond an hour and holds everything above."""
+"""Number of buckets; the last begins beyond an hour and holds everything above."""
 _BOUNDS_MS = [LEAST_MS * GROWTH**index for index in range(BUCKETS)]
 
 
 class Percentiles(NamedTuple):
-    """None: no latency is known."""
+    """Percentiles of latency; None: no latency is known."""
 
     p50: float | None
     p95: float | None
@@ -28,7 +28,7 @@ class Percentiles(NamedTuple):
 
 
 bucket_of: Callable[[float], int] = partial(bisect_left, _BOUNDS_MS[:-1])
-"""Returns the number of a latency's bucket: that of the first upper bound that is not below it; the last has none."""
+"""Return the number of a latency's bucket: that of the first upper bound not below it; the last bucket has none."""
 
 
 def percentiles(counts: Counter[int]) -> Percentiles:
@@ -40,13 +40,13 @@ def percentiles(counts: Counter[int]) -> Percentiles:
 
 
 def mean_ms(counts: Counter[int]) -> float | None:
-    """Returns the mean latency, as exact as the buckets are; None: no latency is known."""
+    """Return the mean latency, as exact as the buckets are; None: no latency is known."""
     total = counts.total()
     return sum(_middle_ms(bucket) * count for bucket, count in counts.items()) / total if total else None
 
 
 def _at(ranked: list[tuple[int, int]], rank: int) -> float:
-    """Returns the latency of this rank, counted from 1."""
+    """Return the latency of this rank, counted from 1."""
     for bucket, count in ranked:
         rank -= count
         if rank <= 0:

@@ -1,6 +1,6 @@
-"""What is kept of a monitor's outcomes when its runs are gone: good time, counts and latencies of each UTC day.
+"""Roll-up of a monitor's outcomes, kept after its runs are deleted: good time, counts and latencies of each UTC day.
 
-Only ``ok`` and ``failed`` say how the target was; ``dead`` and ``unknown`` runs say nothing about it. An outcome speaks
+Only ``ok`` and ``failed`` say how the target was; ``dead`` and ``unknown`` runs say nothing about it. An outcome counts
 from the moment it ended until the next one ended, but no longer than ``speaks_ms``: time in which nobody looked is not
 known, whether the monitor was paused or nothing ran. Outcomes are folded in the order of their counters, each once,
 whether one by one or many together: the result is the same.
@@ -18,7 +18,7 @@ from paceline.core.monitors.uptime.latency import bucket_of
 
 DAY_MS = 86_400_000
 DAYS_MAX = 92
-"""Days with something in them that are kept: 90, the running one, and one that a clock set wrong may have made."""
+"""Maximum number of days that are kept: 90, the running one, and one that a wrong clock may have made."""
 INCIDENTS_MAX = 100
 REASON_CHARS_MAX = 120
 DISTANCES = 4
@@ -27,7 +27,7 @@ SPEAKS_MS_MAX = 90 * DAY_MS
 
 
 class EndedRun(NamedTuple):
-    """How one run of a monitor ended."""
+    """End of one run of a monitor."""
 
     counter: int
     due_ms: int
@@ -38,11 +38,11 @@ class EndedRun(NamedTuple):
 
 
 EndedRow = tuple[int, int, RunState, int, float | None, str]
-"""The same as a store reads it: runs are folded by the thousand, and a row need not be copied for that."""
+"""``EndedRun`` as a store reads it: runs are folded by the thousand, and a row need not be copied for that."""
 
 
 class Day(msgspec.Struct, array_like=True, gc=False):
-    """One UTC day. ``known_ms`` is the time for which an outcome speaks, ``good_ms`` the part of it that was good."""
+    """One UTC day. ``known_ms`` is the time covered by outcomes, ``good_ms`` the part of it that was good."""
 
     good_ms: int = 0
     known_ms: int = 0
@@ -51,11 +51,11 @@ class Day(msgspec.Struct, array_like=True, gc=False):
     incidents: int = 0
     """Incidents that began on this day."""
     latencies: dict[int, int] = {}
-    """How many good outcomes had a latency of each bucket."""
+    """Number of good outcomes by the bucket of their latency."""
 
 
 class Incident(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """From the first failed outcome to the next good one; ``reason`` is that of the first."""
+    """Time from the first failed outcome to the next good one; ``reason`` is that of the first."""
 
     began_ms: int
     ended_ms: int | None
@@ -67,15 +67,15 @@ class Rollup(msgspec.Struct, frozen=True, array_like=True):
 
     counter: int = -1
     at_ms: int | None = None
-    """When the newest outcome that says something ended; None: there is none."""
+    """End of the newest ``ok`` or ``failed`` outcome; None: there is none."""
     good: bool = False
     due_ms: int = 0
     distances_ms: tuple[int, ...] = ()
-    """Between the due times of the last few outcomes."""
+    """Distances between the due times of the last few outcomes."""
     days: dict[int, bytes] = {}
-    """Encoded days by their number, counted from 1970-01-01. Most are never looked into again, so they stay encoded."""
+    """Encoded days by their number, counted from 1970-01-01. Most are never read again, so they stay encoded."""
     incidents: tuple[Incident, ...] = ()
-    """The newest, oldest first. Only the last can be open."""
+    """Newest incidents, oldest first. Only the last can be open."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -88,19 +88,19 @@ def encode_rollup(rollup: Rollup) -> bytes:
 
 
 def decode_rollup(text: bytes) -> Rollup:
-    """Raises msgspec.MsgspecError for what no rollup was encoded to."""
+    """Return the roll-up of stored bytes, or raise msgspec.MsgspecError if they are none."""
     return _decode_rollup(text)
 
 
 def moved(rollup: Rollup) -> Rollup:
-    """Returns the roll-up for the same monitor in another store, where its runs are counted from the first again."""
+    """Return the roll-up for the same monitor in another store, where its runs are counted from the first again."""
     return msgspec.structs.replace(rollup, counter=-1)
 
 
 def fold(rollup: Rollup, runs: Iterable[EndedRow]) -> Rollup:
-    """Returns the roll-up with these runs, which come in the order of their counters.
+    """Return the roll-up with these runs, which come in the order of their counters.
 
-    Runs that are in it already are passed over.
+    Runs that it has already are passed over.
     """
     folding = _Folding(rollup)
     rest = iter(runs)
@@ -112,7 +112,7 @@ def fold(rollup: Rollup, runs: Iterable[EndedRow]) -> Rollup:
 
 
 def settled_first(runs: Iterable[EndedRow | None]) -> Iterator[EndedRow]:
-    """Returns the runs before the first one that has not ended, which is None."""
+    """Yield the runs before the first one that has not ended, which is None."""
     for run in runs:
         if run is None:
             return
@@ -120,19 +120,19 @@ def settled_first(runs: Iterable[EndedRow | None]) -> Iterator[EndedRow]:
 
 
 def days_until(rollup: Rollup, now_ms: int) -> dict[int, Day]:
-    """Returns the days by their number, with the time for which the newest outcome speaks up to now."""
+    """Return the days by their number, including the time that the newest outcome covers up to now."""
     folding = _Folding(rollup)
     folding.speak(until_ms=now_ms)
     return {number: _decode_day(text) for number, text in sorted(folding.done().days.items())}
 
 
 def speaks_ms(distances_ms: tuple[int, ...]) -> int:
-    """Returns how long an outcome speaks at most: twice the longest of the last distances, and a minute."""
+    """Return the longest time that an outcome covers: twice the longest of the last distances, and a minute."""
     return min(2 * max(distances_ms, default=0) + GRACE_MS, SPEAKS_MS_MAX)
 
 
 class _Folding:
-    """A roll-up while outcomes are added. Days that are touched are decoded once."""
+    """A roll-up while outcomes are added. Changed days are decoded once."""
 
     def __init__(self, rollup: Rollup) -> None:
         self._counter = rollup.counter
@@ -168,7 +168,7 @@ class _Folding:
         self._end_incident(ended_ms)
 
     def take_alike(self, runs: Iterator[EndedRow]) -> EndedRow | None:
-        """Takes runs as long as all goes as before, which is nearly always. Returns the first that is otherwise.
+        """Take runs while they go on as before, which is nearly always; return the first that differs.
 
         As before: good, as far from the one before it as usual, and on the same day.
         """
@@ -197,7 +197,7 @@ class _Folding:
         return otherwise
 
     def speak(self, *, until_ms: int) -> None:
-        """Counts the time from the newest outcome on. A clock that was set back makes it nothing."""
+        """Count the time from the newest outcome on; none if the clock was set back."""
         if self._at_ms is None:
             return
         from_ms = self._at_ms
@@ -212,7 +212,7 @@ class _Folding:
             from_ms += part_ms
 
     def _measure(self, distance_ms: int) -> None:
-        """Notes how far apart two due times are; below zero after the clock was set back, which tells nothing."""
+        """Note the distance of two due times; a negative one, after the clock was set back, is ignored."""
         if distance_ms > 0 and self._distances_ms != (distance_ms,) * DISTANCES:
             self._distances_ms = (*self._distances_ms, distance_ms)[-DISTANCES:]
             self._speaks_ms = speaks_ms(self._distances_ms)
