@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
@@ -241,15 +242,14 @@ def test_default_retention_is_that_of_the_settings(aws: Emulator, monkeypatch: p
     for name, value in aws.environment.items():
         monkeypatch.setenv(name, value)
 
-    def retention_of(settings: Settings) -> Retention:
-        store = open_system(settings).store
+    def retention_of(**chosen: Any) -> Retention:
+        store = open_system(Settings(store="aws://?prefix=x", **chosen)).store
         assert isinstance(store, AwsStore)
         with closing(store):
             return store._database.retention
 
-    assert retention_of(Settings(store="aws://?prefix=x")) == Retention()
-    kept = Settings(store="aws://?prefix=x", runs_keep="3d", dead_keep="30d", alerts_keep="20d")
-    assert retention_of(kept) == KEEP
+    assert retention_of() == Retention()
+    assert retention_of(runs_keep="3d", dead_keep="30d", alerts_keep="20d") == KEEP
 
 
 # -- where nobody purges
