@@ -182,7 +182,7 @@ def open_system(settings: Settings, *, clock: Clock | None = None) -> System:
     if settings.secret_key is not None:
         find_secret_key(settings)  # one that is too short is refused before anything is opened
     if (prefix := aws_prefix(settings.store)) is not None:
-        return System(settings, _open_aws(prefix), SystemClock())
+        return System(settings, _open_aws(prefix, settings), SystemClock())
     clock = clock or SystemClock()
     return System(settings, SqliteStore(sqlite_path(settings), synchronous=settings.synchronous, clock=clock), clock)
 
@@ -200,9 +200,9 @@ class AwsParts(NamedTuple):
     differences: tuple[str, ...]
 
 
-def make_aws(prefix: str) -> AwsParts:
+def make_aws(prefix: str, settings: Settings) -> AwsParts:
     """Make the tables and queues that are missing; existing ones are inspected and left as they are."""
-    store = _open_aws(prefix)
+    store = _open_aws(prefix, settings)
     try:
         return AwsParts(*store.create())
     finally:
@@ -223,13 +223,19 @@ def aws_prefixes() -> list[str]:
         close_clients(clients)
 
 
-def _open_aws(prefix: str) -> AwsStore:
+def _open_aws(prefix: str, settings: Settings) -> AwsStore:
     try:
-        from paceline.adapters.aws.store import AwsStore  # noqa: PLC0415  boto3 is an extra, and slow to import
+        from paceline.adapters.aws.client.expiry import Retention  # noqa: PLC0415  boto3 is an extra, and slow to import
+        from paceline.adapters.aws.store import AwsStore  # noqa: PLC0415
     except ImportError as error:
         missing = error.name or "boto3"
         raise WrongSetting(f"PACELINE_STORE: {missing} is missing. Install Paceline with its extra aws.") from None
-    store = AwsStore(prefix, clock=SystemClock())
+    retention = Retention(
+        runs_ms=duration_ms(settings.runs_keep),
+        dead_ms=duration_ms(settings.dead_keep),
+        alerts_ms=duration_ms(settings.alerts_keep),
+    )
+    store = AwsStore(prefix, clock=SystemClock(), retention=retention)
     # Loops look by themselves, and where functions run, the stream of the entries sets every alarm.
     store.alarms.sends = False
     return store

@@ -14,8 +14,9 @@ from typing import Any
 
 from paceline.adapters.aws.base import Part
 from paceline.adapters.aws.cache.index_cache import ShardCache
-from paceline.adapters.aws.client.items import ABSENT, Action, Item, Key, delete, joined, padded, put, update
-from paceline.adapters.aws.client.tables import LEDGER
+from paceline.adapters.aws.client.expiry import Retention
+from paceline.adapters.aws.client.items import ABSENT, Action, Item, Key, delete, joined, padded, put, setting, update
+from paceline.adapters.aws.client.tables import EXPIRES, LEDGER
 from paceline.adapters.aws.jobs.keys import counted, first_place, hinted
 from paceline.core.alerts.alert import Alert
 from paceline.core.alerts.record import (
@@ -33,7 +34,7 @@ from paceline.ports.alerts import ListPlace
 OPEN, OVER, FAILED = "alert#open", "alert#over", "alert#failed"
 
 
-def adding(alert: Alert, *, when: str = ABSENT) -> list[Action]:
+def adding(alert: Alert, retention: Retention, *, when: str = ABSENT) -> list[Action]:
     """Return the actions that store a new alert, for the caller's transaction; then call ``alerts_added``.
 
     With the condition, the transaction is lost if an alert of that id exists. A transaction that can be won only once
@@ -42,7 +43,8 @@ def adding(alert: Alert, *, when: str = ABSENT) -> list[Action]:
     record = new_record(alert)
     item = {"pk": _key(alert.id).pk, "sk": "-", "version": record.version, "record": encode_record(record)}
     line = _line(alert)
-    return [put(LEDGER, item | _place(record), when=when), put(LEDGER, {"pk": line.pk, "sk": line.sk})]
+    listed = {"pk": line.pk, "sk": line.sk, EXPIRES: retention.alert_line_s(alert.at_ms)}
+    return [put(LEDGER, item | _place(record), when=when), put(LEDGER, listed)]
 
 
 class AwsAlertStore(Part):
@@ -58,7 +60,10 @@ class AwsAlertStore(Part):
         self.change_counter.bump()
 
     def add_alerts(self, alerts: Sequence[Alert]) -> list[bool]:
-        won = [done.won for done in self._database.transact_each([adding(alert) for alert in alerts])]
+        won = [
+            done.won
+            for done in self._database.transact_each([adding(alert, self._database.retention) for alert in alerts])
+        ]
         if any(won):
             self.alerts_added()
         return won
@@ -78,7 +83,8 @@ class AwsAlertStore(Part):
         return [record for record in found if record.next_ms is not None and record.next_ms > at_ms]
 
     def write_alerts(self, records: Sequence[AlertRecord]) -> list[bool]:
-        won = [done.won for done in self._database.write_each([_replacing(record) for record in records])]
+        retention = self._database.retention
+        won = [done.won for done in self._database.write_each([_replacing(record, retention) for record in records])]
         if any(won):
             self._alert_places.touch(OPEN)
         return won
@@ -117,10 +123,11 @@ class AwsAlertStore(Part):
         return [decode_record(found[key]["record"]) for key in map(_key, ids) if key in found]
 
 
-def _replacing(record: AlertRecord) -> Action:
+def _replacing(record: AlertRecord, retention: Retention) -> Action:
     after = following(record)
-    values: dict[str, Any] = {"version": after.version, "record": encode_record(after)} | _place(after)
-    change = "SET " + ", ".join(f"#{name} = :{name}" for name in values)
+    expires_s = retention.alert_s(after.alert.at_ms) if after.next_ms is None else None
+    wanted: dict[str, Any] = {"version": after.version, "record": encode_record(after), EXPIRES: expires_s}
+    change, values = setting(wanted | _place(after))
     return update(LEDGER, _key(record.alert.id), change, when="#version = :believed", believed=record.version, **values)
 
 

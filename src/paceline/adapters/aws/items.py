@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from paceline.adapters.aws.base import Part
+from paceline.adapters.aws.client.expiry import to_s
 from paceline.adapters.aws.client.items import ABSENT, Action, Key, delete, joined, put
 from paceline.adapters.aws.client.tables import EXPIRES, LEDGER
 from paceline.ports.items import ANYTHING, ItemKey, ItemWrite
@@ -42,8 +43,7 @@ def _action(write: ItemWrite) -> Action:
     place, when, values = _place(write.at), *_condition(write)
     if write.value is None:
         return delete(LEDGER, place, when=when, **values)
-    # Rounded up: DynamoDB must not delete the item before its time.
-    expires_s = None if write.expires_ms is None else -(-write.expires_ms // 1_000)
+    expires_s = None if write.expires_ms is None else to_s(write.expires_ms)
     item = {"pk": place.pk, "sk": place.sk, "value": write.value, EXPIRES: expires_s}
     return put(LEDGER, item, when=when, **values)
 

@@ -14,6 +14,7 @@ from paceline.adapters.aws.batches.store import AwsBatchStore
 from paceline.adapters.aws.cache.change_counter import ChangeCounter
 from paceline.adapters.aws.client import connect, tables
 from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.expiry import Retention
 from paceline.adapters.aws.client.items import Key, update
 from paceline.adapters.aws.client.numbers import Numbers
 from paceline.adapters.aws.client.queues import Queues
@@ -40,15 +41,23 @@ TRAITS = EngineTraits(remote=True, look_ms_min=1_000, rest_ms=30_000, keep_ms=60
 class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore, AwsItemStore, AwsAlertStore):
     """Fills ``ports.Store``. Any number of processes and hosts may have one open on the same tables."""
 
-    def __init__(self, prefix: str, *, clients: connect.Clients | None = None, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        prefix: str,
+        *,
+        clients: connect.Clients | None = None,
+        clock: Clock | None = None,
+        retention: Retention | None = None,
+    ) -> None:
         """Open the store. ``clients``, if given, are shared and stay open. ``create`` makes the tables.
 
-        With a ``clock``, leases count from when they are written, after the reads before it.
+        With a ``clock``, leases count from when they are written, after the reads before it. ``retention``: the
+        settings by which items that end get their time to live; by default those of a new installation.
         """
         self._owned = clients is None
         self._clients = clients or connect.open_clients()
         self._threads = connect.Threads()
-        self._database = Database(self._clients, prefix=prefix, threads=self._threads, clock=clock)
+        self._database = Database(self._clients, prefix=prefix, threads=self._threads, clock=clock, retention=retention)
         self._queues = Queues(self._clients, prefix=prefix, threads=self._threads)
         self._numbers = Numbers(self._database)
         self.change_counter = ChangeCounter(self._database)

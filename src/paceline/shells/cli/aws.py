@@ -26,7 +26,7 @@ def init(call: Call) -> int:
             f"The store is {settings.store}, which needs no tables. Choose one on AWS: --store 'aws://?prefix=paceline',"
             " or PACELINE_STORE."
         )
-    made = make_aws(prefix)
+    made = make_aws(prefix, settings)
     lines = [
         f"{word}: {name}"
         for word, names in (("created", made.created), ("there already", made.existing))

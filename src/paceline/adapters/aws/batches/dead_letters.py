@@ -18,8 +18,9 @@ from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.results import Entry, entries_by_run, runs_of
 from paceline.adapters.aws.client.connect import attempts
 from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
+from paceline.adapters.aws.client.expiry import Retention
 from paceline.adapters.aws.client.items import Action, Item, Key, delete, setting, update
-from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS
+from paceline.adapters.aws.client.tables import EXPIRES, ITEMS, READY_INDEX, RUNS
 from paceline.core.batches import run_keys
 from paceline.core.batches.provider import Policy
 from paceline.core.batches.redrive import (
@@ -78,16 +79,18 @@ def redrive(store: BatchParts, choice: DeadChoice, *, gap_ms: int, now_ms: int, 
 
 
 def discard(store: BatchParts, choice: DeadChoice, *, limit: int) -> int:
-    change, _ = setting({"dead": None, "shard": None, "at": None})
     wanted = _chosen(store.db, choice)
     done = 0
     while done < limit and (chunk := list(islice(wanted, limit - done))):
-        actions = [
-            update(RUNS, _place(one), change, when=STILL_DEAD, seen=one.run, yes=True, ended=one.ended_ms)
-            for one in chunk
-        ]
+        actions = [_discarded(store.db.retention, one) for one in chunk]
         done += sum(written.won for written in store.db.write_each(actions))
     return done
+
+
+def _discarded(retention: Retention, one: Dead) -> Action:
+    expires_s = retention.call_s(one.ended_ms, dead=False)
+    change, values = setting({"dead": None, "shard": None, "at": None, EXPIRES: expires_s})
+    return update(RUNS, _place(one), change, when=STILL_DEAD, seen=one.run, yes=True, ended=one.ended_ms, **values)
 
 
 def _targets(db: Database, items: Sequence[Dead]) -> list[tuple[Dead, int]]:

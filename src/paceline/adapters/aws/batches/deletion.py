@@ -15,6 +15,7 @@ from paceline.adapters.aws.batches.lanes import LaneItem, lanes_of, write_lane
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.records import batch as find_batch
 from paceline.adapters.aws.batches.results import Entry, entries_of
+from paceline.adapters.aws.batches.upkeep import forgotten
 from paceline.adapters.aws.client.connect import attempts, busy
 from paceline.adapters.aws.client.database import ACTIONS_MAX
 from paceline.adapters.aws.client.items import PRESENT, Action, Item, delete, setting, update
@@ -91,11 +92,13 @@ def _delete_runs(store: BatchParts, batch: Batch, entries: Sequence[Entry], *, n
     rows = store.db.get_many(RUNS, (keys.place_key(entry.provider, entry.due_ms) for entry in entries))
     lanes = lanes_of(store.db, {entry.provider for entry in entries})
     ended: list[list[Action]] = []
+    missing: list[list[Action]] = []
     open_: dict[int, list[_Found]] = defaultdict(list)
     for entry in entries:
         row = rows.get(keys.place_key(entry.provider, entry.due_ms))
         if row is None or row["run"] != entry.run:
-            continue  # it is being moved right now
+            missing.append([forgotten(entry)])  # the run has expired; or it moves just now, and this is lost
+            continue
         if "ended_ms" in row:
             ended.append(_gone(entry, "#run = :seen AND #ended_ms = :ended", seen=entry.run, ended=row["ended_ms"]))
         else:
@@ -110,6 +113,7 @@ def _delete_runs(store: BatchParts, batch: Batch, entries: Sequence[Entry], *, n
     deleted = sum(
         len(chunk) // 2 for chunk, done in zip(chunks, store.db.transact_each(chunks), strict=True) if done.won
     )
+    deleted += sum(done.won for done in store.db.transact_each(missing))
     for lane, found in groups:
         deleted += _delete_open(store, batch, lane.provider, found, now_ms=now_ms)
     return deleted

@@ -12,8 +12,9 @@ from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.lanes import Looks, busy_lane, lane_of, write_lane
 from paceline.adapters.aws.client.connect import attempts, busy
 from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
+from paceline.adapters.aws.client.expiry import Retention
 from paceline.adapters.aws.client.items import ABSENT, Action, item_at, padded, put, update
-from paceline.adapters.aws.client.tables import ITEMS, RUNS
+from paceline.adapters.aws.client.tables import EXPIRES, ITEMS, RUNS
 from paceline.core.batches.batch import Day
 from paceline.core.batches.free_keys import CHUNK_KEYS, FreeKeys, UsedKeys, used_keys
 from paceline.core.batches.run_keys import run_key
@@ -103,7 +104,10 @@ def _write(
 
     def write(numbered: tuple[int, list[list[Placing]]]) -> list[tuple[list[Placing], bool]]:
         turn, chain = numbered
-        return [(chunk, db.transact([*_runs(chunk, now_ms=now_ms), _count(day, turn, chunk)]).won) for chunk in chain]
+        return [
+            (chunk, db.transact([*_runs(db.retention, chunk, now_ms=now_ms), _count(day, turn, chunk)]).won)
+            for chunk in chain
+        ]
 
     return [one for chain in db.threads.fan_out(write, enumerate(chained)) for one in chain]
 
@@ -124,7 +128,7 @@ def _enqueue_at(db: Database, looks: Looks, day: Day, provider: int, wanted: Seq
         lane = lane_of(db, provider)
         assert lane is not None
         after = lane.woken(min(placing.due_ms for placing in left)).change()
-        actions = [*_runs(left, now_ms=0), _count(day, attempt.number, left), write_lane(lane, after)]
+        actions = [*_runs(db.retention, left, now_ms=0), _count(day, attempt.number, left), write_lane(lane, after)]
         if db.transact(actions).won:
             looks.note(after)
             return len(left)
@@ -135,12 +139,13 @@ def _enqueue_at(db: Database, looks: Looks, day: Day, provider: int, wanted: Seq
     raise busy_lane(provider)
 
 
-def _runs(chunk: Iterable[Placing], *, now_ms: int) -> list[Action]:
+def _runs(retention: Retention, chunk: Iterable[Placing], *, now_ms: int) -> list[Action]:
     actions: list[Action] = []
     for provider, due_ms, run, missed in chunk:
         row = item_at(keys.place_key(provider, due_ms), run=run, state="waiting")
         if missed:
             row |= {"state": "skipped", "attempt": 0, "ended_ms": now_ms, "reason": MISSED_WHEN_PLANNED}
+            row[EXPIRES] = retention.call_s(now_ms, dead=False)
         else:
             row |= {"shard": keys.open_shard(run), "at": due_ms}
         # ABSENT on both: the ledger makes each run once for ever, and the place makes its due time unique in the queue.

@@ -54,14 +54,23 @@ def _counts_in(db: Database, day: int, shard: int) -> Counter[tuple[int, CallSta
 def day_dues(store: BatchParts, day: Day) -> tuple[array[int], array[int]]:
     """Return the due times and providers of a day. Each run is kept as one number, so that a day of a million fits."""
     places: list[int] = []
-    for some in store.db.threads.fan_out(lambda shard: _places_in(store.db, day.number, shard), range(keys.SHARDS)):
+    for some in store.db.threads.fan_out(lambda shard: _places_in(store.db, day, shard), range(keys.SHARDS)):
         places += some
     places.sort()
     return array("q", [one >> NUMBER_BITS for one in places]), array("q", [one & NUMBER_MASK for one in places])
 
 
-def _places_in(db: Database, day: int, shard: int) -> list[int]:
-    return [entry.due_ms << NUMBER_BITS | entry.provider for page in _pages_of(db, day, shard) for entry in page]
+def _places_in(db: Database, day: Day, shard: int) -> list[int]:
+    pages = _pages_of(db, day.number, shard)
+    if db.retention.may_be_gone(day.start_ms, now_ms=db.write_ms(0)):
+        pages = (_present(db, page) for page in pages)
+    return [entry.due_ms << NUMBER_BITS | entry.provider for page in pages for entry in page]
+
+
+def _present(db: Database, entries: Sequence[Entry]) -> list[Entry]:
+    """Those whose runs are there."""
+    states = _states(db, entries)
+    return [entry for entry in entries if entry.run in states]
 
 
 def _pages_of(db: Database, day: int, shard: int) -> Iterator[list[Entry]]:

@@ -23,8 +23,9 @@ from paceline.adapters.aws.batches.providers import live_providers
 from paceline.adapters.aws.batches.unwanted_runs import IN_PLACE
 from paceline.adapters.aws.client.connect import attempts
 from paceline.adapters.aws.client.database import ACTIONS_MAX, Database, in_pages
+from paceline.adapters.aws.client.expiry import Retention
 from paceline.adapters.aws.client.items import Action, setting, update
-from paceline.adapters.aws.client.tables import RUNS
+from paceline.adapters.aws.client.tables import EXPIRES, RUNS
 from paceline.core.batches.calls import CallSettlement
 from paceline.core.batches.pace import pace_after, pace_pulled_back
 from paceline.core.batches.provider import KnownPolicy
@@ -75,7 +76,7 @@ def settle_calls(store: BatchParts, settlements: Sequence[CallSettlement]) -> li
             return [False] * len(items)
         plain = all(is_plain(item) for item in items)
         return _in_parts(
-            store.db, store.looks, lane, items, lambda now, part: _settled(now, known[provider], part, plain=plain)
+            store.db, store.looks, lane, items, partial(_settled, store.db.retention, known[provider], plain=plain)
         )
 
     return _in_order(len(settlements), groups, store.db.threads.fan_out(settle_group, groups))
@@ -146,7 +147,9 @@ def _write(
     raise busy_lane(lane.provider)
 
 
-def _settled(before: LaneItem, known: KnownPolicy, items: Sequence[CallSettlement], *, plain: bool) -> _Change:
+def _settled(
+    retention: Retention, known: KnownPolicy, before: LaneItem, items: Sequence[CallSettlement], *, plain: bool
+) -> _Change:
     """Return the settled lane.
 
     ``plain``: good calls that close nothing. The first of two settlements with the right fence counts.
@@ -170,7 +173,7 @@ def _settled(before: LaneItem, known: KnownPolicy, items: Sequence[CallSettlemen
             actions.append(_tell(before.provider, due_ms, one.run, item.reason))
         else:
             del held[due_ms]
-            actions.append(_end(before.provider, due_ms, one.run, item))
+            actions.append(_end(retention, before.provider, due_ms, one.run, item))
         ended_ms = max(ended_ms, item.ended_ms)
         look = None if plain else look_ms(item, known.policy, pace, ready_ms=ready_ms)
         ready_ms = ready_ms if look is None else look
@@ -182,7 +185,7 @@ def _settled(before: LaneItem, known: KnownPolicy, items: Sequence[CallSettlemen
     return _Change(before.change(pace=pace, held=held, ready_ms=ready_ms), actions, won)
 
 
-def _end(provider: int, due_ms: int, run: int, item: CallSettlement) -> Action:
+def _end(retention: Retention, provider: int, due_ms: int, run: int, item: CallSettlement) -> Action:
     dead = item.state in DEAD_STATES
     change, values = setting(
         {
@@ -197,6 +200,7 @@ def _end(provider: int, due_ms: int, run: int, item: CallSettlement) -> Action:
             "dead": dead or None,
             "shard": dead_shard(provider) if dead else None,
             "at": queue_key(provider, due_ms) if dead else None,
+            EXPIRES: retention.call_s(item.ended_ms, dead=dead),
         }
     )
     return update(RUNS, place_key(provider, due_ms), change, when=IN_PLACE, seen=run, was="waiting", **values)

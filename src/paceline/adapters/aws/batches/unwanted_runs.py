@@ -13,8 +13,9 @@ from paceline.adapters.aws.batches.enqueue import free_dues_ms
 from paceline.adapters.aws.batches.lanes import LaneItem, Looks, Run, busy_lane, lane_of, place_again, write_lane
 from paceline.adapters.aws.client.connect import attempts
 from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
+from paceline.adapters.aws.client.expiry import Retention
 from paceline.adapters.aws.client.items import Action, Item, delete, item_at, put, setting, update
-from paceline.adapters.aws.client.tables import RUNS
+from paceline.adapters.aws.client.tables import EXPIRES, RUNS
 from paceline.core.batches.run_keys import RECORD_BITS, queue_key
 from paceline.core.batches.settle import DEAD_STATES
 from paceline.core.batches.unwanted import (
@@ -89,7 +90,7 @@ def take_out(
             break
         gone.add(run.due_ms)
         if isinstance(verdict, End):
-            actions.append(_end(lane.provider, run, verdict, now_ms=now_ms))
+            actions.append(_end(db.retention, lane.provider, run, verdict, now_ms=now_ms))
         else:
             asides.append(wishes.day(run.run).batch_number)
             actions += _set_aside(lane.provider, run, asides[-1])
@@ -117,7 +118,7 @@ def _set_aside(provider: int, run: Run, batch_number: int) -> list[Action]:
     ]
 
 
-def _end(provider: int, run: Run, verdict: End, *, now_ms: int) -> Action:
+def _end(retention: Retention, provider: int, run: Run, verdict: End, *, now_ms: int) -> Action:
     dead = verdict.state in DEAD_STATES
     change, values = setting(
         {
@@ -128,6 +129,7 @@ def _end(provider: int, run: Run, verdict: End, *, now_ms: int) -> Action:
             "dead": dead or None,
             "shard": keys.dead_shard(provider) if dead else None,
             "at": queue_key(provider, run.due_ms) if dead else None,
+            EXPIRES: retention.call_s(now_ms, dead=dead),
         }
     )
     key = keys.place_key(provider, run.due_ms)

@@ -17,6 +17,7 @@ from paceline.adapters.aws.batches.records import read_batch
 from paceline.adapters.aws.batches.results import Entry, entries_of
 from paceline.adapters.aws.batches.unwanted_runs import bring_back
 from paceline.adapters.aws.client.database import ACTIONS_MAX, PAGE_MAX, Database
+from paceline.adapters.aws.client.expiry import MARGIN_MS
 from paceline.adapters.aws.client.items import PRESENT, Action, Asked, Item, delete, padded, update
 from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS
 from paceline.core.batches.run_keys import NEVER_MS, RECORD_BITS, RECORD_MASK, run_key
@@ -52,7 +53,7 @@ def purge_calls(store: BatchParts, *, ended_before_ms: int, dead_before_ms: int,
         first = after & RECORD_MASK if after >> RECORD_BITS == day else 0
         entries = entries_of(store.db, day, after=first, limit=limit - looked)
         gone = _purge_some(
-            store.db, store.looks, entries, ended_before_ms=ended_before_ms, dead_before_ms=dead_before_ms
+            store.db, store.looks, row, entries, ended_before_ms=ended_before_ms, dead_before_ms=dead_before_ms
         )
         deleted += gone
         looked += len(entries)
@@ -70,20 +71,22 @@ def _days_from(db: Database, after: int) -> list[Item]:
 
 
 def _purge_some(
-    db: Database, looks: Looks, entries: Sequence[Entry], *, ended_before_ms: int, dead_before_ms: int
+    db: Database, looks: Looks, day: Item, entries: Sequence[Entry], *, ended_before_ms: int, dead_before_ms: int
 ) -> int:
     """Delete runs that are old enough. Return how many.
 
-    If a provider's lane does not know of a waiting run, the lane is woken: the planner died before it could do that.
+    If a provider's lane does not know of a waiting run, the lane is woken: the planner died before it could do that. A
+    ledger row whose run has expired is deleted alone; if its day is younger than that, the run is being moved.
     """
+    expired = day["start_ms"] + MARGIN_MS < ended_before_ms
     rows = db.get_many(RUNS, (keys.place_key(entry.provider, entry.due_ms) for entry in entries))
     old: list[_Pair] = []
     waiting: dict[int, list[int]] = defaultdict(list)
     for entry in entries:
         row = rows.get(keys.place_key(entry.provider, entry.due_ms))
         if row is None or row["run"] != entry.run:
-            continue
-        if row["state"] == "waiting":
+            old += [_Pair(entry.provider, [forgotten(entry)])] if expired else []
+        elif row["state"] == "waiting":
             waiting[entry.provider].append(entry.due_ms)
         elif is_old(
             row.get("ended_ms"),
@@ -104,10 +107,16 @@ def _purge_some(
 
 
 class _Pair(NamedTuple):
-    """A run and its ledger row, to be deleted together."""
+    """A run and its ledger row, to be deleted together; if the run has expired, its row alone."""
 
     provider: int
     actions: list[Action]
+
+
+def forgotten(entry: Entry) -> Action:
+    """Returns the deletion of a row of the ledger whose run is not there; it is lost if the run has moved."""
+    when = "#provider = :provider AND #due_ms = :due"
+    return delete(RUNS, keys.ledger_key(entry.run), when=when, provider=entry.provider, due=entry.due_ms)
 
 
 def _delete_pairs(db: Database, pairs: Sequence[_Pair]) -> int:

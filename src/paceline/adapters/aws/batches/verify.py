@@ -64,7 +64,7 @@ def verify_batches(store: BatchParts) -> list[str]:
 def _look(db: Database) -> list[str]:
     seen = _Seen(db)
     found = list(seen.wrong)
-    for problems in (_ledger(seen), _places(seen), _names(db, seen), _lanes(db, seen), _fronts(seen)):
+    for problems in (_ledger(db, seen), _places(seen), _names(db, seen), _lanes(db, seen), _fronts(seen)):
         for count, problem in enumerate(problems):
             if count >= SHOWN_MAX:
                 found.append("and more of the last kind")
@@ -73,9 +73,13 @@ def _look(db: Database) -> list[str]:
     return found
 
 
-def _ledger(seen: _Seen) -> Iterator[str]:
-    for run, place in seen.ledger.items():
-        if seen.places.get(place, (None, ""))[0] != run:
+def _ledger(db: Database, seen: _Seen) -> Iterator[str]:
+    """A planned run is somewhere, unless it has expired before a purge came."""
+    lost = [run for run, place in seen.ledger.items() if seen.places.get(place, (None, ""))[0] != run]
+    starts = {int(row["sk"]): row["start_ms"] for row in db.page(ITEMS, "days", limit=BATCHES_MAX)} if lost else {}
+    now_ms = db.write_ms(0)
+    for run in lost:
+        if not db.retention.may_be_gone(starts.get(run >> RECORD_BITS, now_ms), now_ms=now_ms):
             yield f"promise 10: a planned run is neither waiting nor aside nor ended ({ledger_key(run)})"
 
 

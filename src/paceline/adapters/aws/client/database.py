@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar, Unpack
 from botocore.exceptions import ClientError
 
 from paceline.adapters.aws.client.connect import THROTTLED, Clients, Threads, attempts, busy, call, code_of
+from paceline.adapters.aws.client.expiry import Retention
 from paceline.adapters.aws.client.items import (
     Action,
     Asked,
@@ -70,9 +71,18 @@ class Transacted(NamedTuple):
 class Database:
     """All tables of one prefix. Thread-safe."""
 
-    def __init__(self, clients: Clients, *, prefix: str, threads: Threads, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        clients: Clients,
+        *,
+        prefix: str,
+        threads: Threads,
+        clock: Clock | None = None,
+        retention: Retention | None = None,
+    ) -> None:
         self.prefix = prefix
         self.threads = threads
+        self.retention = retention or Retention()
         self._clock = clock
         self._client = clients.dynamodb
         self._mark = token_hex(6)

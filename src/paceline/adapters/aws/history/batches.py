@@ -28,7 +28,8 @@ Place = tuple[int, int]
 def call_facts(store: BatchParts) -> Iterator[Fact]:
     """Yield the days, then each provider with its runs, then runs that are in the ledger and at no provider."""
     db = store.db
-    yield from _days(db)
+    days = list(_days(db))
+    yield from days
     providers = {item["number"]: _provider(item) for item in db.page(ITEMS, "providers", limit=BATCHES_MAX)}
     ledger = dict(_ledger(db))
     followers = set(_followers(db))
@@ -46,10 +47,12 @@ def call_facts(store: BatchParts) -> Iterator[Fact]:
             yield _call(
                 place, item, held.get(place[1]), in_ledger=in_ledger, follows=item["run"] & RECORD_MASK in followers
             )
-    yield from _nowhere(ledger)
+    now_ms = db.write_ms(0)
+    expired = {day.number for day in days if db.retention.may_be_gone(day.start_ms, now_ms=now_ms)}
+    yield from _nowhere({run: place for run, place in ledger.items() if run >> RECORD_BITS not in expired})
 
 
-def _days(db: Database) -> Iterator[Fact]:
+def _days(db: Database) -> Iterator[DayFact]:
     """Yield the days. The number of runs of each is counted by the process that makes them, and not exact."""
     rows = list(db.page(ITEMS, "days", limit=BATCHES_MAX))
     states = db.get_many(ITEMS, [day_key(row["batch"], row["date"]) for row in rows])

@@ -222,8 +222,9 @@ class _Commit:
         return range(first, first + ended)
 
     def _end(self, advance: Advance, counter: int) -> Action:
-        change = "SET #state = :dead, #reason = :reason, #started_ms = :now, #ended_ms = :now"
+        change = "SET #state = :dead, #reason = :reason, #started_ms = :now, #ended_ms = :now, #expires_s = :expires_s"
         values: dict[str, Any] = {"dead": "dead", "reason": superseded_reason(advance.waiting_max), "now": self._now_ms}
+        values["expires_s"] = self._db.retention.run_s(self._now_ms)
         return update(RUNS_TABLE, keys.run_key(advance.due.generation, counter), change, when=PRESENT, **values)
 
     def _runs(self, position: int) -> list[Item]:

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from paceline.adapters.aws.cache.index_cache import IndexCache
 from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.expiry import Retention
 from paceline.adapters.aws.client.items import PRESENT, Action, Item, update
-from paceline.adapters.aws.client.tables import RUNS
+from paceline.adapters.aws.client.tables import EXPIRES, RUNS
 from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.alarm_sender import AlarmSender
 from paceline.adapters.aws.monitors.alerting.health import HEALTH_ACTIONS_MAX, Following
@@ -87,7 +88,7 @@ class Endings:
 
     def __init__(self, db: Database, settlements: Sequence[Settlement]) -> None:
         self._db = db
-        self._endings = [_ending(item) for item in settlements]
+        self._endings = [_ending(item, db.retention) for item in settlements]
         self._health = Following(db, settlements)
         self._newest = [ending.counter for ending in self._endings]
         self._following: dict[int, Item] = {}
@@ -234,7 +235,7 @@ def come_to_front(generation: int, counter: int) -> Action:
     return update(RUNS, keys.run_key(generation, counter), "SET #shard = #queue, #at = #from_ms", when=PRESENT)
 
 
-def _ending(item: Settlement) -> Ending:
+def _ending(item: Settlement, retention: Retention) -> Ending:
     generation, counter = keys.split_handle(item.handle)
     outcome, key = item.outcome, keys.run_key(generation, counter)
     fence: dict[str, Any] = {"out": "out", "attempt": item.attempt, "ended": item.ended_ms}
@@ -246,6 +247,7 @@ def _ending(item: Settlement) -> Ending:
         return Ending(generation, counter, None, again, item.ended_ms, item.started_ms)
     end = ended(item)
     facts = {name: value for name, value in end._asdict().items() if name in _STORED and value is not None}
+    facts[EXPIRES] = retention.run_s(item.ended_ms)
     sets = ", ".join(f"#{name} = :{name}" for name in facts)
     change = f"SET {sets}, #ended_ms = :ended REMOVE #shard, #at"
     action = update(RUNS, key, change, when=when, **facts, **fence)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from paceline.adapters.aws.client.connect import THREADS
 from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.expiry import Retention
 from paceline.adapters.aws.client.items import PRESENT, Action, Item, Key, delete, key_of, padded, setting, update
 from paceline.adapters.aws.client.numbers import last_generation
 from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS, SCHEDULERS
@@ -77,7 +78,8 @@ def _purge_lane(db: Database, settled_before_ms: int, limit: int, key: Key) -> i
     old = [run for run in old if run["counter"] <= folded]
     db.write_many(delete(RUNS, key_of(run)) for run in old)
     left = runs[len(old) :]
-    last = old[-1]["counter"] if old else -1
+    # No run before the first that is left is there any more: this pass has deleted it, or time to live has.
+    last = left[0]["counter"] - 1 if left else lane["newest"]
     if last == lane["newest"]:
         # The entry tells when its newest run was due, as long as that run is stored.
         change, values = "REMOVE #last_due_ms", {"counter": last + 1}
@@ -145,7 +147,7 @@ def _expire_lane(store: MonitorParts, front: Item, due_before_ms: int, *, now_ms
     runs = [front, *_runs_from(db, generation, first + 1, limit=min(limit, RUNS_AT_ONCE) - 1)]
     old = [run for run in runs if run["due_ms"] < due_before_ms]
     last = max(old[-1]["counter"], keys.behind_front(lane) - 1)
-    ends = [_end(run, now_ms) for run in old if run["state"] not in TERMINAL]
+    ends = [_end(run, db.retention, now_ms) for run in old if run["state"] not in TERMINAL]
     change = """SET #front = :next, #settled = :dead, #shard = if_not_exists(#shard, :kept),
                     #at = if_not_exists(#at, :now)"""
     values = {"next": last + 1, "dead": "dead", "kept": keys.kept_shard(generation), "now": now_ms}
@@ -160,9 +162,11 @@ def _expire_lane(store: MonitorParts, front: Item, due_before_ms: int, *, now_ms
     return len(ends)
 
 
-def _end(run: Item, now_ms: int) -> Action:
-    change = "SET #state = :dead, #reason = :reason, #started_ms = :now, #ended_ms = :now REMOVE #shard, #at"
+def _end(run: Item, retention: Retention, now_ms: int) -> Action:
+    change = "SET #state = :dead, #reason = :reason, #started_ms = :now, #ended_ms = :now, #expires_s = :expires_s"
+    change = f"{change} REMOVE #shard, #at"
     values = {"dead": "dead", "reason": EXPIRED, "now": now_ms, "seen": run["state"], "attempt": run["attempt"]}
+    values["expires_s"] = retention.run_s(now_ms)
     return update(RUNS, key_of(run), change, when="#state = :seen AND #attempt = :attempt", **values)
 
 

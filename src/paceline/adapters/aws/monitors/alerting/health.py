@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from paceline.adapters.aws.alerts import adding
 from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.expiry import Retention
 from paceline.adapters.aws.client.items import Action, Item, Key, check, delete, joined, padded, put, update
 from paceline.adapters.aws.client.tables import ITEMS, LEDGER, RUNS
 from paceline.adapters.aws.monitors import keys
@@ -103,10 +104,12 @@ class Following:
         subject = Subject(user["id"], monitor["sk"], generation, spec.alert)
         followed = after_outcome(before, subject, seen)
         change = HealthChange(*subject[:3], before, followed.record, followed.alerts)
-        return turn_of(change, monitor, number=user["number"], told=self._told)
+        return turn_of(change, monitor, self._db.retention, number=user["number"], told=self._told)
 
 
-def turn_of(change: HealthChange, monitor: Item, *, number: int, told: Iterable[str] = ()) -> Turn:
+def turn_of(
+    change: HealthChange, monitor: Item, retention: Retention, *, number: int, told: Iterable[str] = ()
+) -> Turn:
     """Return the parts of a transaction that make the change. It wins if definition and record are as they were."""
     was = encode_health(change.before)
     when, values = UNREMEMBERED if was is None else "#health = :was", _given(was=was)
@@ -117,7 +120,7 @@ def turn_of(change: HealthChange, monitor: Item, *, number: int, told: Iterable[
     actions = [check(ITEMS, key, when="#generation = :generation AND #revision = :revision", **believed)]
     actions += _listing(change, number)
     for alert in change.alerts:
-        new = adding(alert)
+        new = adding(alert, retention)
         actions += new if new[0].key.pk not in told else ()
     listed = list(key_list(number, change.monitor)) if change.after.failing else None
     wanted = _given(health=encode_health(change.after), listed=listed)
@@ -185,7 +188,7 @@ def change_health(store: MonitorParts, changes: Sequence[HealthChange]) -> list[
 
 def _write(db: Database, change: HealthChange, monitor: Item, *, number: int) -> bool:
     """Write one change. A monitor that has not fired yet gets a lane without runs."""
-    turn = turn_of(change, monitor, number=number)
+    turn = turn_of(change, monitor, db.retention, number=number)
     sets = "#front = if_not_exists(#front, :first), #newest = if_not_exists(#newest, :none), #generation = :generation"
     sets = f"{sets}, {turn.sets}" if turn.sets else sets
     text = f"SET {sets} REMOVE {turn.removes}" if turn.removes else f"SET {sets}"
