@@ -145,7 +145,7 @@ def test_a_kept_connection_opens_no_way_around_the_guard(server: ModelHttpServer
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0"])  # noqa: S104
-def test_the_own_api_is_blocked_where_loopback_is_allowed(host: str, server: ModelHttpServer) -> None:
+def test_own_api_is_blocked_even_where_loopback_is_allowed(host: str, server: ModelHttpServer) -> None:
     provider = open_provider("127.0.0.0/8", "0.0.0.0/8", own=[("127.0.0.1", server.port)])
     try:
         for check in (HttpCheck(url=f"http://{host}:{server.port}/ok"), TcpCheck(host=host, port=server.port)):
@@ -170,7 +170,9 @@ def test_a_redirect_leads_to_http_and_https_only(target: str, provider: CheckPro
 @pytest.mark.parametrize(
     "url", ["file:///etc/passwd", "gopher://127.0.0.1:1/", "ftp://127.0.0.1:1/", "ldap://127.0.0.1:1/"]
 )
-def test_other_schemes_are_not_spoken_even_if_one_got_past_the_form(url: str, provider: CheckProvider) -> None:
+def test_check_with_a_scheme_other_than_http_or_https_fails_without_an_answer(
+    url: str, provider: CheckProvider
+) -> None:
     done = outcome(provider, HttpCheck(url=url))
     assert not done.ok
     assert done.detail["bytes"] == 0

@@ -209,7 +209,7 @@ def test_an_answer_of_the_wrong_shape_is_lost(document: Any) -> None:
 
 
 @pytest.mark.parametrize("ids", [[], [0], [-1], [1, 2], ["1"], [1.5], None])
-def test_ids_that_cannot_be_are_not_believed(ids: Any) -> None:
+def test_answer_with_impossible_measurement_ids_counts_as_lost(ids: Any) -> None:
     with answering(documented({"measurements": ids}, 201)) as (atlas, _):
         assert isinstance(send(atlas, KEY), Lost)
 
@@ -302,6 +302,6 @@ def test_a_name_that_leads_to_a_private_address_is_refused_unless_it_is_allowed(
 
 
 @pytest.mark.parametrize("url", ["ftp://a", "https://", "https://me:pw@a", "https://a?key=1", "https://a#b"])
-def test_a_setting_that_is_no_plain_url_is_refused(url: str) -> None:
+def test_atlas_url_setting_that_is_not_a_plain_url_is_refused(url: str) -> None:
     with pytest.raises(WrongSetting, match="PACELINE_ATLAS_URL"):
         load_settings(atlas_url=url)

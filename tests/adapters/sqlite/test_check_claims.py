@@ -50,7 +50,7 @@ def position(store: SqliteStore) -> int:
         return int(db.execute("SELECT position FROM lane WHERE id = ?", (CHECKS_LANE,)).get)
 
 
-def test_check_that_many_have_passed_is_set_aside_and_starts_when_there_is_a_place(
+def test_check_passed_by_many_others_is_set_aside_and_starts_once_a_place_is_free(
     stores: tuple[SqliteStore, SqliteStore],
 ) -> None:
     store, other = stores
@@ -75,7 +75,7 @@ def test_check_that_another_process_has_ended_is_not_set_aside(stores: tuple[Sql
     assert claim(store, now_ms=T0_MS + check_claims.ASIDE_MS) == []
 
 
-def test_run_that_is_gone_is_not_leased_because_another_monitor_was_edited(tmp_path: Path) -> None:
+def test_purged_run_in_the_cache_is_not_leased_after_an_edit_of_another_monitor(tmp_path: Path) -> None:
     """A remembered run of revision 1 is gone, and one of revision 1 is now of revision 2: the sums are equal."""
     store, other = (SqliteStore(str(tmp_path / "p.db")) for _ in range(2))
     assert store.add_user(user("ann"))

@@ -94,7 +94,7 @@ class Batches:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_kept_figures_of_batches_equal_a_recount_after_any_history(tmp_path: Path, seed: int) -> None:
+def test_stored_counters_of_batches_equal_a_recount_after_any_history(tmp_path: Path, seed: int) -> None:
     seen: set[tuple[bool, ...]] = set()
     with closing(SqliteStore(str(tmp_path / "p.db"), synchronous="off")) as store:
         world = Batches(store, seed)
@@ -166,7 +166,7 @@ class Jobs:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_kept_figures_of_jobs_equal_a_recount_after_any_history(tmp_path: Path, seed: int) -> None:
+def test_stored_counters_of_jobs_equal_a_recount_after_any_history(tmp_path: Path, seed: int) -> None:
     most: dict[str, int] = {}
     with closing(SqliteStore(str(tmp_path / "p.db"), synchronous="off")) as store:
         world = Jobs(store, seed)
@@ -179,7 +179,7 @@ def test_kept_figures_of_jobs_equal_a_recount_after_any_history(tmp_path: Path, 
     assert all(most.values()), f"some figure was never more than nothing: {most}"
 
 
-def test_the_status_walks_over_no_run(tmp_path: Path) -> None:
+def test_status_query_scans_no_table_of_runs(tmp_path: Path) -> None:
     """Tables of which there is one row for a user, a provider, a batch or an edit may be walked through, no others."""
     small = {"user", "lane", "pace", "provider", "batch", "change", "turn"}
     asked: list[tuple[str, Any]] = []
@@ -199,7 +199,7 @@ def test_the_status_walks_over_no_run(tmp_path: Path) -> None:
     assert {"lane", "few"} <= walked <= small | {"few"}, plans
 
 
-def test_figures_of_an_older_store_are_counted_once_when_it_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_counters_of_an_older_store_are_computed_once_by_the_upgrade(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     with closing(apsw.Connection(str(path))) as db:
         for script in _scripts()[:BEFORE]:

@@ -99,7 +99,7 @@ def with_jobs(store: Store) -> None:
 
 
 @pytest.mark.parametrize("version", range(JOBS_SINCE, NEWEST))
-def test_jobs_accounts_and_their_ledger_are_whole_and_go_on(tmp_path: Path, version: int) -> None:
+def test_jobs_accounts_and_their_ledger_survive_an_upgrade(tmp_path: Path, version: int) -> None:
     with closing(SqliteStore(str(tmp_path / "new.db"))) as store:
         with_jobs(store)
         (job,) = store.jobs("ann", before=None, limit=10)
@@ -139,7 +139,7 @@ def goes_on(store: Store) -> None:
 
 
 @pytest.mark.parametrize("version", range(LANES_SINCE, NEWEST))
-def test_monitors_and_their_runs_are_whole_and_go_on(tmp_path: Path, version: int) -> None:
+def test_monitors_and_their_runs_survive_an_upgrade(tmp_path: Path, version: int) -> None:
     with closing(SqliteStore(str(tmp_path / "new.db"))) as store:
         store.add_user(user("ann"))
         for name in ("a", "b"):
@@ -189,7 +189,7 @@ def test_monitor_whose_newest_run_failed_is_failing_after_the_upgrade(tmp_path: 
 
 
 @pytest.mark.parametrize("version", range(TALLIES_SINCE, NEWEST))
-def test_batches_their_records_and_their_runs_are_whole_and_go_on(tmp_path: Path, version: int) -> None:
+def test_batches_records_and_runs_survive_an_upgrade(tmp_path: Path, version: int) -> None:
     with closing(SqliteStore(str(tmp_path / "new.db"))) as store:
         call_stage.provide(store, "a", headers={"X-Key": "sealed"})
         batch = call_stage.make_batch(store)
