@@ -71,7 +71,7 @@ def test_long_running_commands_start_print_their_address_and_drain(aws_url: str,
     assert (tmp_path / "daemon.log").read_text() == ""
 
 
-def test_without_its_tables_a_command_says_what_to_do(aws: Emulator, tmp_path: Path) -> None:
+def test_command_without_its_tables_says_how_to_create_them(aws: Emulator, tmp_path: Path) -> None:
     program = Program(tmp_path, store="aws://?prefix=nobody-made-it", secret_key=SECRET, port="0")
     program.env |= aws.environment
     for command in ("up", "migrate"):

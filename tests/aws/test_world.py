@@ -145,7 +145,7 @@ def parting(there: Story, here: Story) -> str | None:
 
 
 @pytest.mark.parametrize("seed", stories(14))
-def test_monitors_tell_the_same_story_on_both_engines(seed: int, engine: Engine, tmp_path: Path) -> None:
+def test_monitors_have_the_same_history_on_both_engines(seed: int, engine: Engine, tmp_path: Path) -> None:
     def agreed(store: Store) -> Store:
         return cast("Store", Agreed(store))
 
@@ -158,7 +158,9 @@ def test_monitors_tell_the_same_story_on_both_engines(seed: int, engine: Engine,
 
 
 @pytest.mark.parametrize("seed", stories(5))
-def test_the_promises_hold_though_the_indexes_lag(seed: int, engine: Engine, tmp_path: Path) -> None:
+def test_monitors_keep_the_promises_while_indexes_lag_and_others_write_in_between(
+    seed: int, engine: Engine, tmp_path: Path
+) -> None:
     """An index that answers as it did before, or knows nothing yet, makes things late, and nothing else.
 
     And others act between what one has read and what it writes: there the condition of the write is all there is.
@@ -179,7 +181,7 @@ def test_the_promises_hold_though_the_indexes_lag(seed: int, engine: Engine, tmp
 
 
 @pytest.mark.parametrize("seed", stories(26))
-def test_batches_tell_the_same_story_on_both_engines(seed: int, engine: Engine, tmp_path: Path) -> None:
+def test_batches_have_the_same_history_on_both_engines(seed: int, engine: Engine, tmp_path: Path) -> None:
     here, there = (
         BriefBatchWorld(seed, tmp_path),
         BriefBatchWorld(seed, tmp_path, opener=engine.near, damage=engine.far),
@@ -189,7 +191,7 @@ def test_batches_tell_the_same_story_on_both_engines(seed: int, engine: Engine, 
 
 
 @pytest.mark.parametrize("seed", stories(26))
-def test_batches_keep_the_promises_though_others_act_in_between(seed: int, engine: Engine, tmp_path: Path) -> None:
+def test_batches_keep_the_promises_while_others_write_in_between(seed: int, engine: Engine, tmp_path: Path) -> None:
     gap = Gap(engine.dynamodb)
 
     def interrupted(store: Store) -> Store:
@@ -203,7 +205,7 @@ def test_batches_keep_the_promises_though_others_act_in_between(seed: int, engin
 
 
 @pytest.mark.parametrize("seed", stories(3))
-def test_jobs_tell_the_same_story_on_both_engines(seed: int, engine: Engine, tmp_path: Path) -> None:
+def test_jobs_have_the_same_history_on_both_engines(seed: int, engine: Engine, tmp_path: Path) -> None:
     here, there = BriefJobWorld(seed, tmp_path), BriefJobWorld(seed, tmp_path, opener=engine.near, damage=engine.far)
     tell_twice(seed, 40, here=here, there=there, proxy=engine.proxy)
     assert CHOSEN or min(there.books.outcomes["sent_again"], len(there.books.ended)) > 2

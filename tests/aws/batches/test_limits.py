@@ -36,7 +36,7 @@ def run_all(store: AwsStore, now_ms: int) -> list[str]:
     return done
 
 
-def test_promise_10_a_run_behind_more_ended_ones_than_one_look_sees_still_comes_up(
+def test_promise_10_run_behind_more_ended_runs_than_one_look_reads_still_starts(
     aws_store: AwsStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches_lanes, "LOOKS_MAX", 1)
@@ -204,7 +204,7 @@ def at_once(clients: Clients) -> Iterator[Counter[str]]:
         events.unregister("after-call.dynamodb.TransactWriteItems", end)
 
 
-def test_a_status_takes_no_more_requests_however_much_waits(
+def test_status_takes_a_bounded_number_of_requests_however_many_runs_wait(
     aws_store: AwsStore, clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches_upkeep, "QUEUES_MAX", 2)

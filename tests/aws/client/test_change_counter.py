@@ -177,7 +177,7 @@ def test_process_bumps_the_change_counter_once_a_second_and_ignores_its_own_bump
     assert counter.version() != quiet
 
 
-def test_a_patient_claim_asks_only_where_something_may_be(store: AwsStore, clients: Clients) -> None:
+def test_claim_with_cached_indexes_queries_only_the_shards_with_due_runs(store: AwsStore, clients: Clients) -> None:
     store.change_counter.caches_indexes = True
     assert store.next_run_ms() is None
     make_runs(store, armed(store, "a"))

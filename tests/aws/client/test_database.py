@@ -58,7 +58,7 @@ def test_promise_3_update_does_not_create_a_deleted_item_again(database: Databas
     assert database.get(ITEMS, A) is None
 
 
-def test_a_delete_is_won_once(database: Database) -> None:
+def test_conditional_delete_succeeds_only_once(database: Database) -> None:
     database.write(put(ITEMS, row(A)))
     assert database.write(delete(ITEMS, A, when=PRESENT)).won
     assert not database.write(delete(ITEMS, A, when=PRESENT)).won
@@ -129,7 +129,7 @@ def test_bulk_read_leaves_out_missing_items(database: Database) -> None:
     assert database.get_many(RUNS, keys).keys() == set(keys[:250:2])
 
 
-def test_a_mistake_of_ours_is_not_called_an_outage(database: Database) -> None:
+def test_invalid_request_raises_the_client_error_and_not_store_unavailable(database: Database) -> None:
     with pytest.raises(ClientError, match="ValidationException"):
         database.write(put(ITEMS, {"pk": "a", "sk": 5}))
 

@@ -49,7 +49,7 @@ def expiring(clients: Clients, prefix: str) -> dict[str, int]:
     return found
 
 
-def test_time_to_live_is_on_what_ends_by_itself_and_on_nothing_else(
+def test_only_sessions_silences_and_wait_reasons_have_a_time_to_live(
     aws_store: AwsStore, clients: Clients, prefix: str
 ) -> None:
     with_everything(aws_store)

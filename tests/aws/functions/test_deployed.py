@@ -40,7 +40,7 @@ print("all")
 """
 
 
-def test_the_package_needs_nothing_but_a_python_and_lambda_takes_it() -> None:
+def test_package_imports_on_a_bare_python_and_fits_the_size_limits_of_lambda() -> None:
     folder = package()
     python = Path(sys.base_prefix) / "bin" / f"python{PYTHON}"
     done = subprocess.run(
@@ -77,7 +77,7 @@ def test_build_of_functions_says_what_to_do_where_their_python_is_missing() -> N
     assert "--uncompiled" in done.stderr
 
 
-def test_the_package_is_made_for_the_templates_python_where_it_looks_for_it() -> None:
+def test_package_is_built_for_the_python_and_into_the_folder_of_the_template() -> None:
     deployed_with, built_by = TEMPLATE.read_text(), SCRIPT.read_text()
     runtime = re.search(r"Runtime: python(\S+)\n\s+CodeUri: build\n", deployed_with)
     assert runtime is not None
@@ -92,7 +92,7 @@ def deployment() -> Iterator[Deployment]:
         yield made
 
 
-def test_from_rest_over_streams_and_queues_to_the_outcome(deployment: Deployment) -> None:
+def test_deployed_functions_check_a_monitor_that_was_put_over_rest(deployment: Deployment) -> None:
     path = "/v1/users/me/monitors/home"
     with closing(Target()) as target:
         spec = {"check": {"kind": "http", "url": f"{target.url}/home"}, "every": "1s"}

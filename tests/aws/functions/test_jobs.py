@@ -72,7 +72,7 @@ def test_function_tells_an_alert_through_the_channel_of_its_user_once(stage: Sta
     assert (told["state"], told["deliveries"][0]["tries"]) == ("told", 1)
 
 
-def test_called_twice_at_once_and_again_nothing_is_sent_twice(stage: Stage, atlas: AtlasSimulator) -> None:
+def test_repeated_calls_of_the_dispatch_function_send_nothing_twice(stage: Stage, atlas: AtlasSimulator) -> None:
     assert stage.rest("POST", "/v1/jobs", document(2))[0] == 202
     for _ in range(3):
         jobs.dispatch({}, Context())

@@ -108,7 +108,7 @@ def test_cfn_lint_finds_nothing() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_the_tables_are_those_of_the_code() -> None:
+def test_tables_of_the_template_equal_those_of_the_code() -> None:
     assert {one.name for one in resources() if "TableName" in one.properties} == {one.name for one in tables.TABLES}
     for table in tables.TABLES:
         has = dict(table_or_queue(table.name))
@@ -169,7 +169,7 @@ def test_log_of_every_function_is_kept_for_a_stated_time_and_is_its_own() -> Non
         assert written == [(["logs:CreateLogStream", "logs:PutLogEvents"], f"/aws/lambda/{name}:*")]
 
 
-def test_the_queues_are_those_of_the_code() -> None:
+def test_queues_of_the_template_equal_those_of_the_code() -> None:
     assert {one.name for one in resources() if "QueueName" in one.properties} == {one.name for one in tables.QUEUES}
     names = {one.resource: one.name for one in resources()}
     for queue in tables.QUEUES:

@@ -61,7 +61,7 @@ def look(store: AwsStore, now_ms: int = T0_MS) -> None:
     store.take_duty("follow", every_ms=30_000, now_ms=now_ms)
 
 
-def test_an_idle_turn_of_all_loops_costs_a_glance(bench: Patient) -> None:
+def test_idle_job_loops_take_one_request_or_none(bench: Patient) -> None:
     assert bench.taken(look) == {"GetItem": 1, "Query": 4, "UpdateItem": 1}
     bench.rest()
     bench.now_s += READ_S
@@ -139,7 +139,7 @@ def test_a_webhook_is_called_as_soon_as_its_job_is_finished_and_again_in_time(be
     assert len(bench.store.due_webhooks(now_ms=LATER_MS, limit=9)) == 1
 
 
-def test_a_clock_that_was_set_back_is_followed(bench: Patient) -> None:
+def test_parked_measurement_is_pulled_back_after_the_clock_was_set_back(bench: Patient) -> None:
     submit(bench.store, submission(1))
     [item] = heads(bench.store)
     assert bench.store.park([(item.handle, 0)], next_ms=T0_MS + 10**9, reason="full") == [True]

@@ -116,7 +116,7 @@ def test_rows_written_after_the_sweep_of_an_unfinished_submission_are_swept_too(
     assert bench.store.verify_jobs() == []
 
 
-def test_a_cancel_that_died_in_the_middle_is_gone_on_with(bench: AwsBench) -> None:
+def test_cancel_interrupted_in_the_middle_is_completed_later(bench: AwsBench) -> None:
     add_account(bench.store)
     found = submit(bench.store, submission(LARGE))
     assert isinstance(found, Admitted)
@@ -132,7 +132,7 @@ def test_a_cancel_that_died_in_the_middle_is_gone_on_with(bench: AwsBench) -> No
     assert bench.store.verify_jobs() == []
 
 
-def test_a_large_job_that_goes_over_leaves_nothing(bench: AwsBench) -> None:
+def test_large_job_over_its_credits_leaves_no_rows(bench: AwsBench) -> None:
     limit(bench.store, 60 * LARGE - 1)
     assert isinstance(submit(bench.store, submission(LARGE)), OverCredits)
     assert bench.books().rows == {}

@@ -55,7 +55,7 @@ def ending_of(item: StoredMeasurement) -> Ending:
     return Ending(item.handle, item.attempt + 1, "done", "", 42, 7, frees_slot=True)
 
 
-def test_submission_is_one_transaction_and_the_reads_it_is_decided_on(bench: AwsBench) -> None:
+def test_requests_to_aws_for_a_submission_are_bounded(bench: AwsBench) -> None:
     # The user, the day with the line, a number, all of the job, and a ring for the dispatchers of other processes.
     small = {"GetItem": 1, "BatchGetItem": 1, "UpdateItem": 2, "TransactWriteItems": 1}
     assert taken(bench, lambda store: submit(store, submission(10))) == small
@@ -166,7 +166,7 @@ def test_stale_cached_measurement_is_read_again_before_it_is_judged(bench: AwsBe
     assert bench.store.verify_jobs() == []
 
 
-def test_as_many_as_may_be_are_being_sent_also_if_fewer_were_seen(bench: AwsBench) -> None:
+def test_limit_of_sends_in_progress_counts_the_sends_of_other_processes(bench: AwsBench) -> None:
     key = add_account(bench.store)
     submit(bench.store, submission(2))
     first, second = heads(bench.store, each_max=2)

@@ -116,9 +116,7 @@ def test_a_message_that_came_early_is_sent_once_more_in_its_time(store: AwsStore
     assert take(store, early, now_ms=T0_MS + MINUTE_MS) is not None
 
 
-def test_promise_10_a_checker_that_died_has_its_run_offered_once_more_when_the_lease_is_over(
-    store: AwsStore, queues: Queues
-) -> None:
+def test_promise_10_run_of_a_dead_checker_is_offered_again_after_its_lease(store: AwsStore, queues: Queues) -> None:
     fired(store)
     (offer,) = offers(queues)
     assert store.offer_again(now_ms=T0_MS) == 0
@@ -133,9 +131,7 @@ def test_promise_10_a_checker_that_died_has_its_run_offered_once_more_when_the_l
     assert retaken.lost
 
 
-def test_promise_10_an_offer_that_was_lost_is_made_again_at_a_few_ages_and_not_for_ever(
-    store: AwsStore, queues: Queues
-) -> None:
+def test_promise_10_lost_offer_is_repeated_at_fixed_ages_of_the_run(store: AwsStore, queues: Queues) -> None:
     fired(store)
     offers(queues)  # lost
     ages = [age_ms // MINUTE_MS for age_ms in AGES_MS]
@@ -144,7 +140,7 @@ def test_promise_10_an_offer_that_was_lost_is_made_again_at_a_few_ages_and_not_f
     assert names(claim(store, ALL_OUTGOING)) == [("a", 0)]
 
 
-def test_promise_10_after_a_pause_of_all_passes_each_that_waits_is_offered_once(
+def test_promise_10_waiting_run_is_offered_once_after_a_long_pause_of_all_passes(
     store: AwsStore, queues: Queues
 ) -> None:
     fired(store)
@@ -202,7 +198,7 @@ def test_promise_10_when_the_first_run_expires_the_next_one_is_offered(store: Aw
     assert facts(offers(queues)) == [(1, 1)]
 
 
-def test_a_claim_for_all_goes_round_all_owners_however_many_there_are(
+def test_claims_for_all_owners_visit_every_owner_in_turn(
     store: AwsStore, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(monitors_claims, "PROBED_MAX", 8)

@@ -111,7 +111,9 @@ def test_check_reports_each_kind_of_damage(store: AwsStore, database: Database, 
     assert re.search(words, problem)
 
 
-def test_a_change_that_is_not_followed_yet_is_no_damage(store: AwsStore, database: Database) -> None:
+def test_definition_without_an_entry_is_damage_only_if_no_change_is_recorded(
+    store: AwsStore, database: Database
+) -> None:
     created = put(store, "a").monitor
     assert created is not None
     assert store.verify_monitors() == []
@@ -123,7 +125,7 @@ FAULTS = Faults(drop_before=0.03, drop_after=0.05, throttle=0.04, duplicate=0.05
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_promise_5_a_wire_that_drops_doubles_and_throttles_neither_loses_nor_doubles(
+def test_promise_5_dropped_doubled_and_throttled_requests_neither_lose_nor_double_a_run(
     aws: Emulator, prefix: str, store: AwsStore, seed: int
 ) -> None:
     with (
