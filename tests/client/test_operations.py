@@ -93,7 +93,7 @@ def test_monitors_are_listed_by_filters_and_in_order(alice: Any, admin: Any) -> 
     assert [one.id for one in admin.monitors.list_all(user="alice", limit=1)] == ["own"]
 
 
-def test_bulk_put_of_nothing_asks_nothing(alice: Any) -> None:
+def test_bulk_put_of_an_empty_list_returns_an_empty_list(alice: Any) -> None:
     assert alice.monitors.put_many([]) == []
 
 
@@ -106,7 +106,7 @@ def test_list_with_a_limit_asks_for_no_more_than_that(alice: Any) -> None:
 
 
 @pytest.mark.parametrize("name", [".", "..", "/", "a/b", "%2e%2e", "..%2f..", "?x", "#x", "", " "])
-def test_name_never_leads_to_another_path(alice: Any, admin: Any, name: str) -> None:
+def test_id_with_path_characters_reaches_no_other_resource(alice: Any, admin: Any, name: str) -> None:
     admin.batches.put("nightly")
     alice.monitors.put("home", check=OUTGOING, every="1h")
     asks: list[Callable[[], object]] = [
@@ -142,7 +142,7 @@ def test_guarded_put_fails_when_the_monitor_has_changed(alice: Any) -> None:
         alice.monitors.put("home", check=OUTGOING, every="30s", if_none_match="*")
 
 
-def test_edit_keeps_the_rest_and_tries_again_when_somebody_else_was_faster(alice: Any) -> None:
+def test_edit_keeps_other_fields_and_retries_after_concurrent_changes(alice: Any) -> None:
     alice.monitors.put("home", check=WEB, every="60s", tags=["a"])
     rivals = iter(["b", "c"])
 
@@ -267,7 +267,7 @@ def test_accounts_and_keys_are_put_edited_and_removed(admin: Any) -> None:
     assert admin.accounts.get_if_changed("lab", if_none_match=admin.accounts.get("lab").etag) is None
 
 
-def test_service_tells_how_it_is(admin: Any) -> None:
+def test_service_reports_health_readiness_metrics_status_and_schedulers(admin: Any) -> None:
     admin.monitors.put("home", check=OUTGOING, every="1h")
     assert admin.alive().status == "ok"
     assert admin.ready().loops[0].turning

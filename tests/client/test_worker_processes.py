@@ -66,7 +66,7 @@ def notes(diary: Path) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_promise_10_workers_killed_with_kill_minus_nine_lose_no_run_and_repeat_only_what_they_had_out(
+def test_promise_10_workers_killed_with_kill_minus_nine_lose_no_run_and_repeat_only_unfinished_runs(
     ann: Client, tmp_path: Path
 ) -> None:
     diary, chance = tmp_path / "diary", random.Random(7)
@@ -151,7 +151,7 @@ def test_worker_retries_and_fails_records_as_its_function_says(root: Client) -> 
 
 
 @pytest.mark.slow
-def test_sigterm_lets_the_run_that_is_out_end_and_nothing_is_repeated(ann: Client, tmp_path: Path) -> None:
+def test_sigterm_lets_the_open_run_finish_and_repeats_nothing(ann: Client, tmp_path: Path) -> None:
     diary = tmp_path / "diary"
     ann.monitors.put("slow", check={"kind": "outgoing"}, every="1h")
     worker = start_worker(ann, diary, 3.0)
