@@ -68,7 +68,7 @@ def test_options_of_a_record_are_kept_and_a_change_of_them_replaces_it(store: St
     assert store.record(batch, "r") == plain
 
 
-def test_records_of_two_batches_do_not_meet(store: Store) -> None:
+def test_records_of_two_batches_are_kept_apart(store: Store) -> None:
     put_records(store, {"r": "a"}, batch="x")
     batch = put_records(store, {"s": "a"}, batch="x-1")
     assert [record.id for record in store.find_records(batch, after="", limit=10)[0]] == ["s"]
@@ -81,7 +81,7 @@ def test_records_are_listed_in_order_of_their_ids_in_pages(store: Store) -> None
     assert [record.id for record in store.find_records(batch, after="r2", limit=2)[0]] == ["r3"]
 
 
-def test_a_removed_record_is_gone_and_comes_back_as_created(store: Store) -> None:
+def test_record_put_after_its_removal_is_created(store: Store) -> None:
     batch = put_records(store, {"r": "a"})
     assert store.remove_record(batch, "r") is True
     assert store.remove_record(batch, "r") is False

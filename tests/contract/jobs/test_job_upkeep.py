@@ -54,7 +54,7 @@ def test_a_job_that_finished_long_ago_is_removed_and_its_meters_stay_what_they_w
     assert store.measurement(job.number << 14) is None
 
 
-def test_a_large_job_is_removed_piece_by_piece_and_is_gone_for_readers_with_the_first(store: Store) -> None:
+def test_large_job_is_purged_in_pieces_and_hidden_from_the_first_piece_on(store: Store) -> None:
     key = add_account(store)
     limit(store, 10**6)
     submitted = submit(store, submission(5, key="k"))
@@ -151,7 +151,7 @@ def test_a_users_day_is_forgotten_when_it_is_over_and_no_job_names_it(store: Sto
     assert money(store) == (0, 0)
 
 
-def test_however_many_remove_at_once_each_measurement_is_removed_once(store: Store, store_factory: Opener) -> None:
+def test_concurrent_purges_remove_each_measurement_once(store: Store, store_factory: Opener) -> None:
     key = add_account(store)
     for _ in range(4):
         finished_job(store, key, 5)

@@ -28,7 +28,7 @@ from tests.contract.support.job_stage import (
 from tests.contract.support.stage import DAY_MS, HOUR_MS, MINUTE_MS, T0_MS
 
 
-def test_no_more_are_being_sent_at_once_than_may_be(store: Store, other: Store) -> None:
+def test_sends_in_progress_never_exceed_their_limit(store: Store, other: Store) -> None:
     key = add_account(store)
     admitted(store, 4)
     first, _ = begin(store, key), begin(store, key)
@@ -39,7 +39,7 @@ def test_no_more_are_being_sent_at_once_than_may_be(store: Store, other: Store) 
     assert isinstance(try_begin(other, key, sending_max=2), StoredMeasurement)
 
 
-def test_after_the_clock_was_set_back_a_sender_that_died_is_noticed(store: Store) -> None:
+def test_dead_sender_is_noticed_after_the_clock_was_set_back(store: Store) -> None:
     key = add_account(store)
     admitted(store)
     begun = begin(store, key, now_ms=T0_MS + DAY_MS)

@@ -71,7 +71,7 @@ def test_promise_13_backlog_of_one_owner_does_not_delay_the_others(store: Store,
 
 
 @QUEUES
-def test_promise_13_the_odd_place_goes_round(store: Store, queue: Queue, check: Check) -> None:
+def test_promise_13_owners_take_turns_when_each_claim_has_one_place(store: Store, queue: Queue, check: Check) -> None:
     assert store.add_user(user("cem"))
     for owner in ("ann", "bob", "cem"):
         let_wait(store, owner, 4, check)
@@ -107,7 +107,7 @@ def test_promise_13_one_owner_never_gets_all_places_and_a_newcomer_starts_at_onc
     assert [item.owner for item in claim_checks(store, out, places=20, owner_max=16, target_max=20)] == ["bob", "bob"]
 
 
-def test_promise_13_a_freed_place_goes_to_who_has_fewer(store: Store) -> None:
+def test_promise_13_freed_place_goes_to_the_owner_with_fewer_runs_out(store: Store) -> None:
     let_wait(store, "ann", 25)
     out = claim_checks(store, [], places=10, owner_max=8, target_max=10)
     let_wait(store, "bob", 9, ANSWERS)
@@ -180,7 +180,7 @@ def test_promise_13_many_owners_with_one_run_each_are_all_served(store: Store, *
     assert sorted(item.owner for item in found) == sorted(f"u{number}" for number in range(count))
 
 
-def test_promise_10_a_run_that_waits_for_a_place_says_so(store: Store) -> None:
+def test_promise_10_run_that_waits_for_a_place_has_that_reason(store: Store) -> None:
     let_wait(store, "ann", 3, HANGS)
     let_wait(store, "bob", 3, ANSWERS)
     assert [run.reason.partition(":")[0] for run in waiting_runs(store, "ann")] == ["waiting for a place"] * 3
@@ -212,7 +212,7 @@ def test_promise_10_run_that_waits_for_an_outside_checker_says_so(store: Store) 
     assert left.reason == UNCLAIMED
 
 
-def test_promise_10_a_run_that_is_made_up_for_says_so(store: Store) -> None:
+def test_promise_10_made_up_run_has_the_reason_that_it_was_missed(store: Store) -> None:
     monitor = armed(store, "a")
     make_runs(store, monitor, 1, after_ms=T0_MS + 1_000)
     (run,) = store.monitor_runs(monitor, before=None, limit=9, now_ms=T0_MS)

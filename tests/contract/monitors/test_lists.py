@@ -132,7 +132,7 @@ def furnished(store: Store) -> Store:
     return store
 
 
-def test_every_list_is_what_the_rule_says_in_pages_of_any_size(
+def test_every_monitor_query_equals_the_rule_of_core_in_pages_of_any_size(
     furnished: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without indexes, with indexes, and with pages that look at little."""
@@ -176,7 +176,9 @@ def test_removed_user_leaves_nothing_in_any_list(furnished: Store) -> None:
     assert furnished.verify() == []
 
 
-def test_query_without_a_match_costs_a_bounded_look(furnished: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_without_a_match_reads_a_bounded_number_of_monitors(
+    furnished: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(find, "LOOKS_MAX", 10)
     monkeypatch.setattr(find, "CHUNK", 5)
     page = find.find_monitors(furnished, parse_query(owner="ann", q="zz"), START, limit=5, now_ms=NOW_MS)

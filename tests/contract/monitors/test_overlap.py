@@ -138,7 +138,7 @@ def test_a_run_that_queued_behind_a_pause_follows_at_the_pace_of_its_cadence(sto
     assert names(claim(store, now_ms=asleep_ms + MINUTE_MS // 2)) == [("a", 1)]
 
 
-def test_the_queued_runs_of_a_monitor_that_is_gone_need_no_pace(store: Store) -> None:
+def test_queued_runs_of_a_removed_monitor_start_without_a_pause(store: Store) -> None:
     armed(store, "a", overlap="queue")
     tick_minutes(store, 0, 0)
     hanging = claim(store, lease_ms=60 * MINUTE_MS)
@@ -182,7 +182,7 @@ def test_promise_10_open_run_is_seen_behind_any_number_of_superseded_runs(
     assert (oldest.handle, oldest.state) == (hanging[0].handle, "out")
 
 
-def test_a_tick_says_how_many_firings_came_to_nothing_and_by_which_rule(store: Store) -> None:
+def test_tick_reports_skipped_firings_by_the_rule_that_skipped_them(store: Store) -> None:
     armed(store, "skips")
     armed(store, "queues", overlap="queue")
     armed(store, "free")
@@ -298,7 +298,7 @@ def test_a_run_that_settles_between_reading_and_writing_does_not_block_its_follo
 
 
 @pytest.mark.parametrize("overlap", ["skip", "queue"])
-def test_a_glance_sees_the_oldest_open_run_however_many_follow(store: Store, overlap: Overlap) -> None:
+def test_glance_shows_the_oldest_open_run_however_many_follow(store: Store, overlap: Overlap) -> None:
     monitor = armed(store, "a", overlap=overlap)
     tick_minutes(store, 0, 0)
     settle(store, claim(store))

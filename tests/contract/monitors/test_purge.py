@@ -84,7 +84,7 @@ def test_purge_passes_over_all_queues_until_none_has_more(store: Store, by_reque
     assert store.status().runs_out == 0
 
 
-def test_purge_looks_past_runs_that_are_out_to_those_that_expire(store: Store) -> None:
+def test_purge_reaches_expired_runs_behind_leased_runs(store: Store) -> None:
     """Runs at the head of a queue with leases that last do not hide the ones behind them, however few a pass takes."""
     for number in range(4):
         make_runs(store, armed(store, f"m{number}", check=OUTGOING))
@@ -203,7 +203,7 @@ def test_unclaimed_run_expires_with_a_reason(store: Store, *, outgoing: bool) ->
     assert names(claim(store, outgoing_of("ann") if outgoing else CHECKS)) == [("a", 2)]
 
 
-def test_every_state_of_waiting_expires_and_a_run_that_is_out_does_not(store: Store) -> None:
+def test_waiting_runs_of_every_state_expire_and_a_leased_run_does_not(store: Store) -> None:
     out, parked, retried, later = (armed(store, name) for name in ("out", "parked", "retried", "later"))
     make_runs(store, out)
     make_runs(store, parked, 2)
