@@ -13,7 +13,9 @@ from paceline.simulators.ripe_atlas.quotas import Day
 from tests.simulators.support.atlas_client import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Client, definition_of, ping
 
 
-def test_an_account_runs_a_hundred_at_once_whichever_key_asks(simulator: AtlasSimulator, client: Client) -> None:
+def test_account_runs_at_most_a_hundred_measurements_at_once_over_all_its_keys(
+    simulator: AtlasSimulator, client: Client
+) -> None:
     for n in range(4):
         assert client.create(*[ping(target=f"192.0.2.{n}")] * 25).status == 201
     second = Client(simulator.base_url, simulator.add_key("alice").uuid)
