@@ -116,7 +116,7 @@ def test_rerun_that_was_cut_short_is_filled_by_the_next(store: Store, batch: Bat
     assert Counter(finish(store, now_ms=NOW_MS + HOUR_MS)) == Counter(["r0", "r1", "r2", "r3"])
 
 
-def test_round_is_no_day_for_planners_and_newcomers(store: Store, batch: Batch) -> None:
+def test_rerun_is_not_a_day_for_planners_and_late_records(store: Store, batch: Batch) -> None:
     store.open_day(batch, f"{DATE}~1", start_ms=NOW_MS, end_ms=NOW_MS + 9 * DAY_MS)
     rerun(store, batch, DATE, state="done", now_ms=NOW_MS)
     assert date.fromisoformat(DATE) not in due_dates(store, batch, date.fromisoformat(DATE))

@@ -118,7 +118,7 @@ def test_a_refused_key_is_quarantined_with_ripes_words_and_the_next_account_is_u
     assert {one.account for one in scene.measurements(job)} == {"good"}
 
 
-def test_an_account_with_a_second_key_goes_on_with_that(scene: Scene) -> None:
+def test_account_uses_its_second_key_after_the_first_is_refused(scene: Scene) -> None:
     bad, _ = scene.add_account(keys=2)
     scene.fault("refuse_key", key=bad, method="")
     scene.submit(measurement(), measurement())
@@ -126,7 +126,7 @@ def test_an_account_with_a_second_key_goes_on_with_that(scene: Scene) -> None:
     assert [key.state for key in scene.account().keys] == ["quarantined", "ready"]
 
 
-def test_without_any_key_left_everything_waits_and_says_so(scene: Scene) -> None:
+def test_measurements_wait_with_a_reason_when_every_key_is_quarantined(scene: Scene) -> None:
     (bad,) = scene.add_account()
     scene.fault("refuse_key", key=bad, method="")
     job = scene.submit()
@@ -191,7 +191,7 @@ def test_maintenance_page_pauses_all_sends_without_blaming_an_account(scene: Sce
 
 
 @pytest.mark.parametrize("status", [503, 200])
-def test_a_page_where_an_answer_should_be_is_unknown_and_everybody_waits(scene: Scene, status: int) -> None:
+def test_html_page_after_a_send_makes_it_unknown_and_pauses_all_sends(scene: Scene, status: int) -> None:
     scene.add_account()
     scene.fault("maintenance", status=status)
     job = scene.submit(measurement(), measurement())

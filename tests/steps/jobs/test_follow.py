@@ -81,7 +81,9 @@ def test_promise_11_a_job_is_finished_when_all_have_ended_and_successful_only_if
     ("status", "state", "reason"),
     [(4, "done", ""), (5, "failed", "forced to stop"), (7, "failed", "never ran"), (8, "failed", "denied or archived")],
 )
-def test_each_status_of_ripe_has_its_end(scene: Scene, status: int, state: str, reason: str) -> None:
+def test_each_final_status_of_ripe_ends_a_measurement_with_its_state(
+    scene: Scene, status: int, state: str, reason: str
+) -> None:
     job = sent(scene)
     scene.clock.advance(20 * SECOND_MS)
     force(scene, scene.one(job), status)
@@ -242,7 +244,7 @@ def test_measurements_of_a_removed_user_are_stopped(scene: Scene) -> None:
     assert (scene.one(job).state, scene.created()[0]["status"]) == ("cancelled", 4)
 
 
-def test_a_process_that_has_just_started_takes_up_what_runs(scene: Scene) -> None:
+def test_restarted_process_follows_running_measurements(scene: Scene) -> None:
     job = sent(scene)
     scene.clock.advance(11 * MINUTE_MS)
     scene.restart()

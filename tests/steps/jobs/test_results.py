@@ -148,7 +148,7 @@ def test_an_answer_that_breaks_off_leaves_its_beginning_and_an_error(stage: Stag
     assert {line["atlas_id"] for line in found if line["measurement"] == 1} == {whole.atlas[0].atlas_id}
 
 
-def test_more_than_is_handed_on_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_above_the_size_limit_end_with_an_error(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "BYTES_MAX", 1_500)
     job = stage.submit(ping("192.0.2.1"))
     stage.send()

@@ -80,7 +80,7 @@ def test_successful_webhook_call_is_the_last(store: Store) -> None:
 
 
 @pytest.mark.parametrize("code", [None, 301, 404, 500])
-def test_anything_else_is_tried_again_later(store: Store, code: int | None) -> None:
+def test_failed_webhook_call_is_tried_again_later(store: Store, code: int | None) -> None:
     finished(store)
     [ended] = end(store, begin(store), code, reason="no")
     assert (ended.ok, ended.over, ended.reason) == (False, False, "no")
@@ -89,7 +89,7 @@ def test_anything_else_is_tried_again_later(store: Store, code: int | None) -> N
     assert (hook.tries, hook.order.headers["Paceline-Try"]) == (2, "2")
 
 
-def test_the_pauses_grow_and_end_after_about_a_day(store: Store) -> None:
+def test_pauses_between_webhook_tries_grow_and_end_after_about_a_day(store: Store) -> None:
     finished(store)
     now_ms, tries, pauses = T0_MS, 0, []
     while hooks := begin(store, now_ms=now_ms, chance=0.99):
@@ -123,7 +123,7 @@ def test_webhook_call_of_a_dead_process_is_repeated_by_another(store: Store) -> 
     assert [hook.tries for hook in begin(store, now_ms=T0_MS + 60_000)] == [2]
 
 
-def test_a_process_that_dies_within_the_last_try_leaves_nothing_behind(store: Store) -> None:
+def test_webhook_is_given_up_if_its_process_died_within_the_last_try(store: Store) -> None:
     job = finished(store)
     for tries in range(TRIES_MAX):
         assert store.note_webhook(job.number, tries=tries, next_ms=T0_MS)
