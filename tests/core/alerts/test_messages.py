@@ -22,7 +22,7 @@ JOB = StoredJob("j1", 1, "ada", "survey", None, "d", 0, 3, 0, 3, 0, 0, 60, 0, 0,
 ALERT = Alert("al_1", "monitor.failing", NOW_MS, "ada", "web", "status 503", {"failures": 3, "since": "", "run": "r"})
 
 
-def test_runs_are_open_until_they_have_ended() -> None:
+def test_open_runs_of_a_day_are_those_that_have_not_ended() -> None:
     counts = [DayCount("shop", "waiting", 2), DayCount("bank", "done", 7), DayCount("bank", "failed", 1)]
     assert open_runs(counts) == 2
     assert open_runs(counts[1:]) == 0
@@ -72,7 +72,7 @@ def test_promise_11_alert_of_a_finished_job_says_whether_it_was_successful() -> 
     assert bad.id == good.id
 
 
-def test_job_of_a_removed_user_tells_nobody() -> None:
+def test_finished_job_of_a_removed_user_makes_no_alert() -> None:
     assert job_finished(replace(JOB, owner=""), now_ms=NOW_MS) is None
 
 

@@ -74,7 +74,7 @@ def test_batch_that_skips_runs_only_what_is_not_missed_yet() -> None:
 
 
 @pytest.mark.parametrize(("missed", "now_ms"), [("once", WINDOW.end_ms), ("skip", WINDOW.start_ms)])
-def test_nothing_is_skipped_of_a_batch_that_catches_up_or_is_on_time(missed: str, now_ms: int) -> None:
+def test_plan_skips_no_run_of_a_batch_that_catches_up_or_is_on_time(missed: str, now_ms: int) -> None:
     dues = page(WINDOW.start_ms, WINDOW.end_ms)
     spec = BatchSpec(missed=missed)  # type: ignore[arg-type]
     kept, gone = without_missed(dues, spec, WINDOW, now_ms=now_ms)

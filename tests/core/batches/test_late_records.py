@@ -51,7 +51,7 @@ def test_late_record_is_due_in_the_middle_of_the_largest_gap() -> None:
     assert gap([T0_MS + 100, T0_MS + 800], [T0_MS + 100]) == T0_MS + 450
 
 
-def test_late_record_counts_those_in_that_were_placed_just_before() -> None:
+def test_late_record_keeps_clear_of_records_placed_on_the_same_page() -> None:
     page = no_placements()
     for provider, due_ms in ((7, T0_MS + 500), (8, T0_MS + 250), (7, T0_MS - 400)):
         page.records.append(1)

@@ -174,7 +174,7 @@ lanes = st.builds(
 
 
 @given(policies, lanes, fronts, st.floats(0, 0.99))
-def test_looking_before_the_time_that_was_told_finds_nothing(
+def test_look_before_the_announced_time_starts_nothing(
     by: Policy, pace: Pace, front: list[FirstRun], phase: float
 ) -> None:
     backlog = Backlog(500, T0_MS + 10_000)
@@ -191,7 +191,7 @@ def test_looking_before_the_time_that_was_told_finds_nothing(
 
 
 @given(policies, lanes, fronts, st.integers(1, 3))
-def test_never_more_than_asked_for_nor_than_have_a_place(
+def test_starts_never_exceed_the_request_or_the_free_places(
     by: Policy, pace: Pace, front: list[FirstRun], runs_max: int
 ) -> None:
     opening = look(front, by=by, pace=pace, runs_max=runs_max)
@@ -204,7 +204,7 @@ def test_never_more_than_asked_for_nor_than_have_a_place(
     assert begun == fresh[: len(begun)]
 
 
-def test_the_common_case_decides_as_the_general_one() -> None:
+def test_shortcut_for_one_waiting_run_decides_like_the_general_rule() -> None:
     for late_ms in (-1, 0, 1, 250):
         for pace in (Pace(), Pace(closed_until_ms=T0_MS + 1), Pace(failures=99)):
             for by in (POLICY, policy(paused=True)):
@@ -236,7 +236,7 @@ def test_a_closed_provider_starts_nothing_before_it_opens() -> None:
     assert look(waiting(T0_MS + 4_900), pace=pace, now_ms=T0_MS + 5_000).starts
 
 
-def test_after_bad_calls_in_a_row_one_probe_at_a_time_until_a_good_one() -> None:
+def test_open_breaker_lets_one_probe_through_at_a_time_until_one_is_good() -> None:
     by = policy(max_in_flight=3, breaker_failures=2)
     pace = Pace()
     for _ in range(2):

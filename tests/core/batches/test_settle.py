@@ -59,13 +59,13 @@ def test_a_provider_with_one_place_is_looked_at_when_its_retry_is_due() -> None:
     assert look_ms(settlement("failed"), ONE, pace, ready_ms=0) is None
 
 
-def test_a_provider_with_many_places_is_looked_at_at_once() -> None:
+def test_provider_with_many_places_is_looked_at_right_after_a_settlement() -> None:
     assert look_ms(settlement("retry", not_before_ms=T0_MS + 50), MANY, Pace(), ready_ms=T0_MS + 500) == T0_MS
     assert look_ms(settlement("failed"), MANY, Pace(), ready_ms=T0_MS - 5) == T0_MS - 5
 
 
 @given(st.integers(-50, 50), st.lists(st.integers(-50, 50)), st.integers(-50, 50))
-def test_no_run_that_may_start_waits_longer_than_until_the_next_look(first: int, held: list[int], closed: int) -> None:
+def test_next_look_is_never_later_than_the_first_run_that_may_start(first: int, held: list[int], closed: int) -> None:
     ready = first_ready_ms(first, held, closed_until_ms=closed, now_ms=0)
     assert ready >= closed
     earliest = max(min([first, *held]), closed)

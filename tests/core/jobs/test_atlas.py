@@ -118,7 +118,9 @@ def test_a_refusal_says_which_field_ripe_points_at() -> None:
         (404, "ping", "Not found.", "global"),
     ],
 )
-def test_only_a_word_about_the_key_takes_the_key_out(status: int, kind: str, text: str, scope: Scope) -> None:
+def test_only_a_refusal_that_mentions_the_key_has_the_scope_key(
+    status: int, kind: str, text: str, scope: Scope
+) -> None:
     answer = read_answer(measurement(kind), status=status, body=envelope(text, status=status))
     assert isinstance(answer, Refused)
     assert answer.scope == scope
@@ -134,7 +136,7 @@ def test_too_many_requests_is_a_pause_for_all_and_retry_after_is_heard() -> None
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 302, 404])
-def test_a_page_instead_of_an_answer_blames_neither_key_nor_measurement(status: int) -> None:
+def test_html_page_instead_of_an_answer_is_a_refusal_for_everybody(status: int) -> None:
     answer = read_answer(measurement(), status=status, body=PAGE)
     assert isinstance(answer, Refused)
     assert answer.scope == "global"
@@ -184,7 +186,7 @@ def judge(status: int, *, delivered: int = 0, scheduled: int | None = None, late
     return judge_status(status, delivered=delivered, scheduled=scheduled, now_ms=NOW_MS, deadline_ms=deadline)
 
 
-def test_promise_11_only_stopped_is_success_and_the_rest_are_what_they_are() -> None:
+def test_promise_11_only_the_status_stopped_is_success() -> None:
     assert [judge(status) for status in (0, 1, 2, 6)] == [Ongoing()] * 4
     assert judge(4) == Succeeded()
     for status, word in ((5, "credits ran out"), (7, "never ran"), (8, "denied")):
@@ -196,7 +198,7 @@ def test_promise_11_only_stopped_is_success_and_the_rest_are_what_they_are() -> 
 
 
 @pytest.mark.parametrize("status", [-1, 3, 9, 10, 77])
-def test_promise_11_a_status_nobody_knows_fails_and_is_told(status: int) -> None:
+def test_promise_11_unknown_status_of_ripe_fails_and_is_reported(status: int) -> None:
     verdict = judge(status)
     assert isinstance(verdict, Failed)
     assert verdict.unknown_status
@@ -243,7 +245,7 @@ def test_text_that_is_no_marker_is_not_parsed_as_one(text: str) -> None:
     assert found is None or marker_tag(found) == text
 
 
-def test_a_marker_with_a_leading_zero_is_not_ours() -> None:
+def test_marker_with_a_leading_zero_is_not_parsed() -> None:
     assert parse_marker_tag("paceline-site1-j7-03") is None
     assert parse_marker_prefix("[paceline:site1:j7:03:1]") is None
 

@@ -154,7 +154,7 @@ def test_a_slot_that_ripe_cannot_show_yet_is_not_forgotten() -> None:
     assert used(sync(meter, Reading(NOW_MS, figure=7, visible=5))) == 11
 
 
-def test_after_a_refusal_there_is_less_room_until_a_later_reading() -> None:
+def test_refusal_lowers_the_room_of_a_meter_until_a_later_reading() -> None:
     meter = refused(Meter(RESULTS, 1_000, "sliding", spent=100), 50, now_ms=NOW_MS)
     assert room(meter) == 49
     assert sync(meter, Reading(NOW_MS - 1, figure=0, visible=0)) == meter

@@ -67,7 +67,7 @@ def test_type_that_no_enabled_account_may_make_is_refused() -> None:
     assert refused == Refuse("no account may make http measurements: not permitted")
 
 
-def test_wait_for_a_busy_account_names_the_bar_of_the_other() -> None:
+def test_wait_names_both_the_busy_account_and_the_barred_one() -> None:
     pool = make_pool([account("a", barred=(NO_HTTP,)), account("b", concurrent=BUSY)])
     wait = choose(cost(), pool, now_ms=NOW_MS, types=HTTP)
     assert isinstance(wait, Wait)
@@ -105,7 +105,7 @@ def test_reservation_passes_accounts_that_may_not_make_the_type() -> None:
         [account(balance=CreditBalance(0, 0, NOW_MS))],
     ],
 )
-def test_nothing_is_reserved_if_it_is_not_known_when_there_is_room(accounts: list[Account]) -> None:
+def test_reservation_is_not_made_while_the_time_of_free_room_is_unknown(accounts: list[Account]) -> None:
     assert reserve(cost(), make_pool(accounts), now_ms=NOW_MS, types=HTTP) is None
 
 

@@ -170,7 +170,7 @@ def test_definitions_in_some_states_are_counted_without_a_look_at_ended_measurem
 
 
 @given(spent=amounts, results=amounts)
-def test_end_frees_every_slot_and_leaves_on_the_day_no_more_than_was_held_for_it(spent: int, results: int) -> None:
+def test_end_of_a_measurement_frees_its_slots_and_charges_at_most_the_reservation(spent: int, results: int) -> None:
     slots, day_results, day_credits = account_actual(COST, credits_spent=spent, results=results)
     assert slots == 0
     assert day_results == min(results, COST.daily_results)

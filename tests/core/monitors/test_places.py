@@ -37,11 +37,11 @@ def test_ceiling_is_four_fifths_and_leaves_a_place_where_there_are_two(places: i
     assert ceiling_of(places) == ceiling
 
 
-def test_one_owner_alone_gets_four_fifths_of_the_places() -> None:
+def test_single_owner_gets_four_fifths_of_the_places() -> None:
     assert spared_shares(500, [Claimant(2_000)], ceiling=500) == [400]
 
 
-def test_the_more_owners_want_places_the_less_each_gets_and_some_stay_free() -> None:
+def test_share_of_an_owner_shrinks_with_more_owners_and_some_places_stay_free() -> None:
     assert spared_shares(500, [Claimant(2_000)] * 2, ceiling=400) == [222, 222]
     assert spared_shares(500, [Claimant(2_000)] * 10, ceiling=400) == [49] * 7 + [48] * 3
 
@@ -115,7 +115,7 @@ def test_an_owner_at_the_ceiling_is_refused_at_every_target() -> None:
     assert seats.shares([Wish("ann", 5), Wish("bob", 5)]) == [0, 2]
 
 
-def test_without_ceilings_there_is_only_the_room() -> None:
+def test_places_without_ceilings_are_limited_only_by_the_room() -> None:
     seats = Seats(8)
     assert seats.shares([Wish("ann", 9), Wish("bob", 1)]) == [7, 1]
     assert seats.refusal("ann", "a:80") == ""

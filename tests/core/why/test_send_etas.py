@@ -74,7 +74,7 @@ def test_measurement_that_the_dispatcher_may_take_later_is_sent_after_all_of_its
     assert sent(mine(), line(user("ada", stored(1), larger))) == (0, POST_MS_MAX)
 
 
-def test_one_that_others_have_passed_goes_first() -> None:
+def test_measurement_passed_by_others_goes_first() -> None:
     at = line(user("ada", stored(1)), user("bob", stored(2, "bob", passed_ms=NOW_MS)))
     assert sent(mine(), at) == (0, POST_MS_MAX)
 
@@ -167,7 +167,7 @@ def test_measurement_behind_more_sends_than_are_played_takes_as_long_for_each() 
     assert far[1] > near[1] * 1.2
 
 
-def test_forecast_says_the_same_of_one_however_many_it_was_asked_for() -> None:
+def test_forecast_of_a_measurement_does_not_depend_on_earlier_questions() -> None:
     at = line(user("ada", stored(1), stored(2), stored(3)), accounts=[account(concurrent=FULL)])
     forecast = SendForecast(at, now_ms=NOW_MS)
     found = [forecast.eta(mine(before)) for before in (2, 0, 1, 2)]
@@ -181,7 +181,7 @@ def test_send_that_no_account_allows_is_not_waited_for() -> None:
     assert sent(mine(), at) is not None
 
 
-def test_what_is_known_of_a_waiting_measurement() -> None:
+def test_waiting_measurement_has_its_cost_gate_stop_and_place() -> None:
     asked = measurement(stop_time=NOW_S + 500)
     gates = [Gate(NOW_MS + 70, "full"), Gate(NOW_MS - 1, "was full")]
     parked = stored(asked=asked, state="parked", next_ms=NOW_MS + 50, passed_ms=NOW_MS)
