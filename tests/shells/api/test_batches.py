@@ -226,7 +226,7 @@ def test_records_are_listed_by_provider_and_by_whether_they_run(daily: Client) -
     assert daily("GET", f"{path}?provider=nobody").json == {"items": [], "next_cursor": None}
 
 
-def test_what_ended_on_a_day_runs_again_once(daily: Client, world: World) -> None:
+def test_rerun_enqueues_the_ended_runs_of_a_day_once(daily: Client, world: World) -> None:
     put(daily, 3)
     plan(daily)
     path = f"/v1/batches/daily/days/{TOMORROW}"
@@ -311,7 +311,7 @@ def test_ndjson_records_are_put_as_they_arrive_and_refused_records_are_named(dai
     assert again.json["unchanged"] == 2_496
 
 
-def test_lines_may_be_far_more_than_a_body_may_hold(daily: Client, world: World) -> None:
+def test_ndjson_import_may_exceed_the_body_size_limit(daily: Client, world: World) -> None:
     count = 120_000
     assert count * 90 > world.system.settings.body_bytes_max
 
@@ -327,7 +327,7 @@ def test_lines_may_be_far_more_than_a_body_may_hold(daily: Client, world: World)
     assert (reply.status, reply.json["created"]) == (200, count)
 
 
-def test_a_removed_record_is_gone_and_can_come_back(daily: Client) -> None:
+def test_removed_record_is_not_found_and_can_be_put_again(daily: Client) -> None:
     put(daily, 1)
     assert daily("DELETE", "/v1/batches/daily/records/r0").status == 204
     assert daily("GET", "/v1/batches/daily/records/r0").code == "not_found"

@@ -68,7 +68,7 @@ def test_each_item_gets_its_disposition_in_the_order_of_the_request(alice: Clien
     assert [item["id"] for item in alice("GET", PATH).json["items"]] == ["new", "other", "same"]
 
 
-def test_more_than_one_chunk_is_written_whole(world: World, alice: Client) -> None:
+def test_bulk_put_of_several_chunks_is_written_completely(world: World, alice: Client) -> None:
     names = [f"m{number:05d}" for number in range(2_345)]
     reply = alice("PUT", PATH, {"items": [{"id": name, **HTTP} for name in names]})
     assert dispositions(reply.json["items"]) == [(name, "created") for name in names]
@@ -76,7 +76,7 @@ def test_more_than_one_chunk_is_written_whole(world: World, alice: Client) -> No
     assert world.system.store.status().entries == len(names)
 
 
-def test_the_envelope_is_checked_before_anything_is_written(alice: Client) -> None:
+def test_bulk_body_with_a_wrong_envelope_writes_nothing(alice: Client) -> None:
     assert alice("PUT", PATH, {"items": []}).json == {"items": []}
     assert alice("PUT", PATH, {}).pointers == ["/items"]
     assert alice("PUT", PATH, {"items": [], "mode": "x"}).pointers == ["/mode"]

@@ -44,7 +44,7 @@ def test_dead_letters_are_listed_with_their_reason(mourner: Client) -> None:
     assert dead(mourner, "?batch=none") == []
 
 
-def test_the_list_comes_in_pages(mourner: Client) -> None:
+def test_dead_letters_come_in_pages(mourner: Client) -> None:
     first = mourner("GET", "/v1/dead?limit=4").json
     second = mourner("GET", f"/v1/dead?limit=4&cursor={first['next_cursor']}").json
     assert len(first["items"]) == 4

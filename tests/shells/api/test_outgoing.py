@@ -188,7 +188,7 @@ def test_admin_claims_for_all_users_or_for_one_user(world: World, admin: Client,
     assert settled.status == 200
 
 
-def test_a_user_claims_only_their_own(world: World, alice: Client, bob: Client) -> None:
+def test_user_claims_only_their_own_runs(world: World, alice: Client, bob: Client) -> None:
     put_and_fire(world, alice, "a1")
     assert bob("POST", CLAIM).json["items"] == []
     assert bob("POST", CLAIM, {"user": "alice"}).code == "not_found"
@@ -293,7 +293,7 @@ def test_last_admin_cannot_demote_disable_or_remove_itself(admin: Client, edit: 
     assert admin("GET", "/v1/users").status == 200
 
 
-def test_a_client_that_goes_away_claims_nothing(world: World, alice: Client) -> None:
+def test_client_that_disconnects_from_a_long_poll_claims_nothing(world: World, alice: Client) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", world.port)
     headers = {"Authorization": f"Bearer {alice.token}", "Content-Type": "application/json"}
     connection.request("POST", CLAIM, json.dumps({"wait": "20s"}), headers)

@@ -248,7 +248,7 @@ def test_a_cancelled_job_gives_its_credits_back_and_has_nothing_left_to_cancel(l
     assert (again.code, again.problem["code"]) == (1, "job_finished")
 
 
-def test_watched_to_its_end_each_change_is_a_line_and_success_is_zero(lab: Program, hands: Hands) -> None:
+def test_watch_prints_each_change_and_exits_with_0_after_success(lab: Program, hands: Hands) -> None:
     name = submitted(lab, "192.0.2.1", "192.0.2.2")
     process = lab.begin("job", "show", name, "--watch", "--json")
     first = line_where(process, lambda _: True)

@@ -118,7 +118,7 @@ class SteppingClock:
         return self.ms
 
 
-def test_the_keeper_removes_old_jobs_and_brings_back_what_a_wrong_clock_put_off(stage: Stage) -> None:
+def test_keeper_removes_old_jobs_and_pulls_back_sends_postponed_by_a_wrong_clock(stage: Stage) -> None:
     clock = SteppingClock(now_ms())
     system = System(load_settings(jobs_keep="2d", secret_key=SECRET), stage.store, clock)
     beats = []
@@ -151,7 +151,7 @@ def test_the_keeper_removes_old_jobs_and_brings_back_what_a_wrong_clock_put_off(
     assert stage.store.verify() == []
 
 
-def test_a_trouble_that_lasts_does_not_fill_the_log(stage: Stage) -> None:
+def test_lasting_trouble_does_not_fill_the_log(stage: Stage) -> None:
     stage.accounts("lab")
     for key in stage.store.keys("lab"):
         stage.store.change_key("lab", key.id, enable_key(enabled=False))

@@ -14,7 +14,7 @@ ME = "/v1/users/me"
 @pytest.mark.parametrize(
     "value", [None, "", "Bearer", "Bearer ", "Basic YTpi", "Token x", "bearer", "\xff", "Bearer\tx"]
 )
-def test_without_a_bearer_token_there_is_a_401_that_says_how(house: World, value: str | None) -> None:
+def test_request_without_a_bearer_token_gets_401_with_www_authenticate(house: World, value: str | None) -> None:
     reply = house.client()("GET", ME, headers={} if value is None else {"Authorization": value})
     assert (reply.status, reply.code) == (401, "unauthenticated")
     assert reply.headers["www-authenticate"].startswith("Bearer")
@@ -30,7 +30,7 @@ def test_a_wrong_token_is_a_401(world: World, alice: Client, token: str) -> None
     assert alice("GET", ME).status == 200
 
 
-def test_the_scheme_is_case_insensitive(world: World, alice: Client) -> None:
+def test_bearer_scheme_is_case_insensitive(world: World, alice: Client) -> None:
     assert world.client()("GET", ME, headers={"Authorization": f"bEARER  {alice.token}"}).status == 200
 
 

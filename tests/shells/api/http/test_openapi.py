@@ -168,13 +168,13 @@ def test_an_example_fits_its_schema(example: Example) -> None:
     assert errors == []
 
 
-def test_an_example_that_is_wrong_does_not_fit() -> None:
+def test_wrong_example_does_not_fit_its_schema() -> None:
     wrong = {"check": {"kind": "http", "url": "https://example.org/"}, "every": "60s", "cron": "0 6 * * *"}
     assert not validator(SCHEMAS["MonitorBody"]).is_valid(wrong)
     assert not validator(SCHEMAS["ExtendAnswer"]).is_valid({"lease_until": "soon"})
 
 
-def test_times_dates_and_durations_say_that_they_are() -> None:
+def test_times_dates_and_durations_have_their_format_or_pattern() -> None:
     found = [leaf for example in EXAMPLES for leaf in leaves(example.schema, example.value)]
     texts = [(name, schema, value) for name, schema, value in found if isinstance(value, str) and schema]
     times = [(name, schema) for name, schema, value in texts if TIME.fullmatch(value)]

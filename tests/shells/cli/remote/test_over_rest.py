@@ -275,7 +275,7 @@ def test_top_is_the_same_on_the_store_and_over_rest_but_for_times(both: Both, fo
     assert b"shop" in there.out
 
 
-def test_a_cursor_of_one_way_goes_on_the_other_way(both: Both) -> None:
+def test_cursor_from_the_store_works_over_rest_and_the_other_way_round(both: Both) -> None:
     for list_ in (
         "monitor list --user alice",
         "alert list --user alice",
