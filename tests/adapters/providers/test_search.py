@@ -24,7 +24,9 @@ PIECE_BYTES_MAX = 16_384
 
 
 @given(st.lists(st.text("ab", max_size=6), max_size=8), st.lists(st.text("ab", max_size=5), max_size=3))
-def test_stream_search_finds_what_the_whole_body_contains(pieces: list[str], needles: list[str]) -> None:
+def test_stream_search_finds_a_text_exactly_if_the_whole_body_contains_it(
+    pieces: list[str], needles: list[str]
+) -> None:
     search = StreamSearch(needle.encode() for needle in needles)
     for piece in pieces:
         search.feed(piece.encode())

@@ -40,7 +40,7 @@ def test_an_open_port_is_ok(family: socket.AddressFamily, host: str, provider: C
     assert 0 < done.detail["phases_ms"]["connect"] <= done.detail["phases_ms"]["total"] == done.latency_ms
 
 
-def test_nothing_is_sent_to_an_open_port_and_the_connection_is_closed(provider: CheckProvider) -> None:
+def test_tcp_check_sends_nothing_and_closes_its_connection(provider: CheckProvider) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         assert outcome(provider, TcpCheck(host="localhost", port=listener.getsockname()[1])).ok
         connection, _ = listener.accept()
