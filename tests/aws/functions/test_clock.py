@@ -19,7 +19,7 @@ def keep(stage: Stage, shift_ms: int) -> dict[str, object]:
     return report
 
 
-def test_keeper_notes_the_time_and_tells_once_by_how_much_the_clock_was_set_back(stage: Stage) -> None:
+def test_keeper_function_stores_the_time_and_reports_once_by_how_much_the_clock_was_set_back(stage: Stage) -> None:
     assert keep(stage, 5 * HOUR_MS)["set_back_ms"] == 0, "nobody had noted a time before"
     assert keep(stage, 5 * HOUR_MS)["set_back_ms"] == 0
     back_ms = keep(stage, 0)["set_back_ms"]

@@ -70,7 +70,7 @@ def test_package_is_compiled_for_its_python_and_needs_no_dates() -> None:
     assert others
 
 
-def test_build_of_functions_says_what_to_do_where_their_python_is_missing() -> None:
+def test_build_of_functions_says_what_to_do_if_their_python_is_missing() -> None:
     done = subprocess.run([sys.executable, SCRIPT, "--python=3.99"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "There is no Python 3.99 here to compile the package with." in done.stderr

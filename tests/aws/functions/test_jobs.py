@@ -59,7 +59,7 @@ def test_functions_send_and_follow_a_job_and_call_its_webhook(stage: Stage, atla
     assert stage.rest("GET", f"/v1/jobs/{answer['job']}")[1]["success"]
 
 
-def test_function_tells_an_alert_through_the_channel_of_its_user_once(stage: Stage) -> None:
+def test_function_sends_an_alert_once_through_the_channel_of_its_user(stage: Stage) -> None:
     with closing(Target()) as hook:
         channel = {"kind": "webhook", "url": f"{hook.url}/alert", "default": True}
         assert stage.rest("PUT", "/v1/users/boss/channels/ops", channel)[0] == 201

@@ -230,7 +230,7 @@ def test_a_metric_of_the_functions_own_raises_an_alarm(name: str) -> None:
     assert f'"{name}"' in inspect.getsource(keeper)
 
 
-def test_a_streams_mapping_gives_up_what_cannot_be_done_and_says_so() -> None:
+def test_stream_mapping_gives_up_failing_records_into_a_dead_queue() -> None:
     found = mappings("DynamoDB")
     assert len(found) == 3
     for _, mapping in found:

@@ -90,7 +90,7 @@ def test_a_message_takes_its_run_once_and_the_next_run_has_its_own(store: AwsSto
     assert take(store, following) is not None
 
 
-def test_after_a_retry_the_next_attempt_has_a_message_and_the_old_one_is_dead(store: AwsStore, queues: Queues) -> None:
+def test_retried_run_gets_a_new_message_and_its_old_message_is_stale(store: AwsStore, queues: Queues) -> None:
     fired(store)
     (offer,) = offers(queues)
     taken = take(store, offer)
@@ -190,7 +190,7 @@ def test_promise_10_run_dropped_while_its_owner_was_disabled_is_offered_when_ena
     assert take(store, again) is not None
 
 
-def test_promise_10_when_the_first_run_expires_the_next_one_is_offered(store: AwsStore, queues: Queues) -> None:
+def test_promise_10_next_run_is_offered_when_the_first_expires(store: AwsStore, queues: Queues) -> None:
     fired(store, runs=3)
     offers(queues)  # the checkers were away for a day
     before_ms, now_ms = T0_MS + MINUTE_MS, T0_MS + DAY_MS

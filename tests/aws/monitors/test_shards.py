@@ -111,7 +111,7 @@ def test_no_partition_is_hot_while_a_million_monitors_fire_every_minute() -> Non
     assert writes_max > MONITORS_PER_QUEUE / 60 * 4
 
 
-def test_an_owner_with_many_monitors_has_more_queues_and_all_of_them_are_asked() -> None:
+def test_owner_with_many_monitors_has_several_queues_and_claims_query_all() -> None:
     queues = min(1 + 20 * MONITORS_PER_QUEUE // MONITORS_PER_QUEUE, QUEUES_MAX)
     assert queues == 21
     used = {owner_queue(7, queues, generation) for generation in range(1_000)}
