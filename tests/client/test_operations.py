@@ -57,7 +57,7 @@ def test_monitor_is_put_read_patched_paused_listed_and_removed(alice: Any) -> No
     assert (caught.value.status, caught.value.code) == (404, "not_found")
 
 
-def test_monitors_in_bulk_are_judged_one_by_one_and_progress_is_told(alice: Any) -> None:
+def test_monitors_of_a_bulk_put_are_judged_one_by_one_with_progress(alice: Any) -> None:
     told: list[int] = []
     items = [{"id": f"m{number:04}", "check": OUTGOING, "every": "1h"} for number in range(1_500)]
     items[1_200]["every"] = "1ms"
