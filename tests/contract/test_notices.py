@@ -93,7 +93,7 @@ def test_interrupted_walk_over_dead_letters_counts_each_once(store: Store, other
     assert look(other, now_ms + 5 * MINUTE_MS) == Noticed(dead_letters=1)
 
 
-def test_key_that_ripe_refuses_is_told_again_only_after_it_was_enabled(store: Store) -> None:
+def test_refused_key_raises_another_alert_only_after_it_was_enabled(store: Store) -> None:
     key = add_account(store)
     look(store, T0_MS)
     store.change_key("lab", key, quarantine_key("the key was revoked"))

@@ -131,7 +131,7 @@ def test_alert_for_admins_is_passed_on_to_each_admin_once(store: Store) -> None:
     assert store.alerts("carol", since_ms=0, before=None, limit=9) == []
 
 
-def test_channels_named_by_a_batch_are_those_of_the_admins_who_have_them(store: Store) -> None:
+def test_alert_of_a_batch_goes_to_the_admins_channels_of_its_names(store: Store) -> None:
     for name in ("ann", "bob"):
         store.edit_user(name, UserEdit(role="admin"))
         channel(store, user=name)
@@ -295,7 +295,7 @@ def test_silence_of_a_tag_covers_the_monitors_that_have_it(store: Store) -> None
     assert {one.record.alert.subject for one in begin(store)} == {"else"}
 
 
-def test_failure_that_outlasts_its_silence_is_told_once_when_it_ends(store: Store) -> None:
+def test_failure_that_outlasts_its_silence_is_sent_once_at_its_end(store: Store) -> None:
     channel(store)
     fail(store)
     silence(store)
@@ -308,7 +308,7 @@ def test_failure_that_outlasts_its_silence_is_told_once_when_it_ends(store: Stor
     assert begin(store, now_ms=T0_MS + 3 * HOUR_MS) == []
 
 
-def test_failure_that_ended_during_its_silence_is_not_told(store: Store) -> None:
+def test_failure_that_ended_during_its_silence_is_not_sent(store: Store) -> None:
     channel(store)
     put(store, "home", now_ms=T0_MS, every="1d")
     run_tick(store, now_ms=T0_MS)
@@ -320,7 +320,7 @@ def test_failure_that_ended_during_its_silence_is_not_told(store: Store) -> None
     assert record_of(store, alert()).next_ms is None
 
 
-def test_silence_that_is_ended_early_lets_a_lasting_failure_be_told_at_once(store: Store) -> None:
+def test_ending_a_silence_early_sends_a_lasting_failure_at_once(store: Store) -> None:
     channel(store)
     fail(store)
     name = silence(store)

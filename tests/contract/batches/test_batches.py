@@ -54,7 +54,7 @@ def test_each_record_is_judged_by_itself_and_in_order(store: Store) -> None:
     assert store.put_records(batch, [], now_ms=T0_MS) == []
 
 
-def test_options_of_a_record_are_kept_and_a_change_of_them_replaces_it(store: Store) -> None:
+def test_record_with_changed_options_is_replaced(store: Store) -> None:
     batch = put_batch(store)
     plain, templated = (
         RecordSpec("r", "a", "/{date}"),

@@ -211,7 +211,7 @@ def test_a_run_given_back_has_lost_neither_its_place_nor_an_attempt(store: Store
     assert (fourth.attempt, fourth.lost) == (2, True)
 
 
-def test_a_paused_provider_starts_nothing_and_settles_what_is_out(store: Store) -> None:
+def test_paused_provider_starts_nothing_and_settles_calls_in_flight(store: Store) -> None:
     provide(store, "a")
     plan(store, make_batch(store), every(10, 2))
     (call,) = claim(store)

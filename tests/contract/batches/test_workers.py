@@ -162,7 +162,7 @@ def test_a_dead_letter_of_a_worker_is_redriven_to_workers(store: Store) -> None:
     assert (again.record, again.attempt, again.lost) == ("r0", 1, False)
 
 
-def test_a_paused_outgoing_provider_hands_out_nothing_and_settles_what_is_out(store: Store) -> None:
+def test_paused_outgoing_provider_hands_out_nothing_and_settles_claimed_runs(store: Store) -> None:
     number = work_at(store)
     plan(store, make_batch(store), every(10, 2))
     (call,) = take(store, number)

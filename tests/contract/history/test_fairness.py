@@ -49,7 +49,7 @@ def test_claim_that_ignores_turns_is_noticed(store: Store, monkeypatch: pytest.M
     assert "bob/m0#4@0 waited, its owner had nothing out, and ann started" in verdict.smallest.says
 
 
-def test_user_who_was_disabled_meanwhile_was_not_treated_unfairly(store: Store) -> None:
+def test_wait_of_a_disabled_user_is_not_unfair(store: Store) -> None:
     store.add_user(user("bob"))
     access.edit_user(store, "bob", UserEdit(disabled=True), now_ms=T0_MS)
     now_ms = live(store)

@@ -32,7 +32,7 @@ def read(store: Store, figure: int, *, booked: int = 0, asked_ms: int = T0_MS) -
     assert store.sync_account("lab", [("balance", Reading(asked_ms, figure, booked))], now_ms=asked_ms)
 
 
-def test_a_balance_is_known_once_ripe_has_told_it_and_holds_count_against_it(store: Store) -> None:
+def test_balance_is_known_once_ripe_has_reported_it_and_reservations_reduce_it(store: Store) -> None:
     key = add_account(store)
     admitted(store, 3)
     first = send(store, key)

@@ -40,7 +40,7 @@ def purge(store: Store, *, before_ms: int = T0_MS + 1, limit: int = 100) -> int:
     return removed
 
 
-def test_a_job_that_finished_long_ago_is_removed_and_its_meters_stay_what_they_were(store: Store) -> None:
+def test_old_finished_job_is_purged_and_its_meters_are_unchanged(store: Store) -> None:
     key = add_account(store)
     job = finished_job(store, key, 3)
     kept = admitted(store, 2)

@@ -80,7 +80,7 @@ def test_promise_13_owners_take_turns_when_each_claim_has_one_place(store: Store
         assert sorted(turns[begin : begin + 3]) == ["ann", "bob", "cem"]
 
 
-def test_promise_13_owner_who_begins_to_wait_for_a_check_has_a_turn_behind_all_who_wait(store: Store) -> None:
+def test_promise_13_newly_waiting_owner_has_its_turn_behind_all_waiting_owners(store: Store) -> None:
     """Also if the others were served after that owner's last turn: they have waited since."""
     let_wait(store, "bob", 1)
     let_wait(store, "ann", 3)

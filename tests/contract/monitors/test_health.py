@@ -91,7 +91,7 @@ def subject_of(monitor: Monitor) -> Subject:
     return Subject(monitor.owner, monitor.id, monitor.generation, monitor.spec.alert)
 
 
-def test_health_turns_after_so_many_failures_and_back_after_so_many_successes(store: Store, other: Store) -> None:
+def test_health_changes_after_the_configured_failures_and_successes(store: Store, other: Store) -> None:
     monitor = watched(store, after=2, recover=2)
     seen = []
     for number, outcome in enumerate((BAD, GOOD, BAD, BAD, GOOD, BAD, GOOD, GOOD)):
@@ -227,7 +227,7 @@ def test_record_survives_the_purge_of_its_runs(store: Store) -> None:
     assert (failing(store), record_of(store, monitor).failures) == (["a"], 1)
 
 
-def test_certificate_of_a_failing_check_is_told_once_a_day(store: Store) -> None:
+def test_certificate_of_a_failing_check_raises_one_alert_a_day(store: Store) -> None:
     monitor = armed(store, "a", check=TlsCheck(host="example.org", min_days=14))
     ends = Done(ok=False, reason="ends soon", detail={"days_left": 9, "not_after": "2026-10-01T00:00:00.000Z"})
     run_with(store, monitor, [ends, GOOD, ends, ends])
@@ -303,7 +303,7 @@ def test_unstarted_run_raises_one_late_alert_and_its_outcome_recovers_the_monito
     assert late_round(store, now_ms=LATE_MS + MINUTE_MS) == 0
 
 
-def test_run_that_ends_before_it_is_told_to_be_late_is_not_late(store: Store) -> None:
+def test_run_that_ends_before_the_late_alert_is_not_late(store: Store) -> None:
     monitor = armed(store, "a", check=OUTGOING)
     make_runs(store, monitor)
     (late,) = store.late_runs(before_ms=LATE_MS - LATE_TOLD_MS, after=0, limit=10).runs

@@ -51,7 +51,7 @@ def runs_of(store: Store, monitor_id: str) -> list[Run]:
 
 
 @pytest.mark.parametrize("state", ["waiting", "out"])
-def test_a_skipping_monitor_has_one_open_run_and_counts_what_it_skipped(store: Store, state: str) -> None:
+def test_monitor_with_overlap_skip_has_one_open_run_and_counts_skipped_firings(store: Store, state: str) -> None:
     monitor = armed(store, "a")
     assert tick_minutes(store, 0, 0) == 1
     claimed = claim(store, lease_ms=60 * MINUTE_MS) if state == "out" else []
@@ -73,7 +73,7 @@ def test_a_tick_says_how_many_firings_it_skipped(store: Store) -> None:
     assert (report.entries, report.runs, report.skipped, report.more) == (2, 0, 2, False)
 
 
-def test_outgoing_monitors_that_nobody_serves_do_not_grow_the_ledger(store: Store) -> None:
+def test_outgoing_monitors_without_a_checker_do_not_grow_the_ledger(store: Store) -> None:
     armed_all(store, (f"m{number}" for number in range(5)), check=OUTGOING)
     tick_minutes(store, 0, 30)
     assert store.status().runs_waiting == 5

@@ -57,7 +57,7 @@ def test_promise_7_bulk_put_fills_no_second_above_the_ideal_and_one(store: Store
     assert counted(other, MINUTE_MS) == 150
 
 
-def test_promise_7_hosts_of_an_import_in_several_requests_are_spaced_over_all_of_them(store: Store) -> None:
+def test_promise_7_hosts_are_spaced_over_all_requests_of_one_import(store: Store) -> None:
     for page in range(4):
         put_all(store, [a_put(f"m{page}-{number:02}", host=f"h{number % 5}.example") for number in range(25)])
     phases: dict[str, list[int]] = {}

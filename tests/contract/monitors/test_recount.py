@@ -59,7 +59,7 @@ def recount(store: Store, *, now_ms: int = T0_MS, limit: int = 1_000) -> Recount
     raise AssertionError("the round does not end")
 
 
-def test_recount_heals_damaged_counts_and_check_names_them_until_then(store: Store, other: Store) -> None:
+def test_check_reports_damaged_counts_until_a_recount_repairs_them(store: Store, other: Store) -> None:
     put(store, [f"m{number:02}" for number in range(20)])
     put(store, ["five"], every="5m")
     right = circles(store)
