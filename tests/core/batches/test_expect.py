@@ -96,7 +96,7 @@ def test_settlement_follows_the_expect_lists_of_record_and_provider() -> None:
     assert settle_call(call(ExpectSpec(retry=("5xx",))), fault, policy(), chance=0.5).state == "failed"
 
 
-def test_record_says_what_its_provider_would_say_for_all() -> None:
+def test_record_may_have_its_own_method_timeout_headers_and_expect() -> None:
     body = b"""{"id": "r", "provider": "p", "method": "DELETE", "timeout": "2s", "headers": {"X-A": "{run}"},
                 "expect": {"done": [404]}}"""
     record = parse_record(body)

@@ -23,7 +23,7 @@ DAY = Day(1, "daily", "2027-01-15", T0_MS, T0_MS + 10 * HOUR_MS, "planned", None
 WHOLE = Window(T0_MS, T0_MS + 1_000)
 
 
-def test_rest_of_a_day_is_what_is_left_of_its_window_and_never_empty() -> None:
+def test_rest_of_a_day_is_the_remaining_window_and_never_empty() -> None:
     assert rest_of(DAY, now_ms=T0_MS - 5) == Window(T0_MS, DAY.end_ms)
     assert rest_of(DAY, now_ms=T0_MS + HOUR_MS) == Window(T0_MS + HOUR_MS, DAY.end_ms)
     assert rest_of(DAY, now_ms=DAY.end_ms + 7) == Window(DAY.end_ms + 7, DAY.end_ms + 8)

@@ -82,7 +82,7 @@ def test_an_attempt_that_never_began_does_not_count() -> None:
 
 
 @given(st.integers(-(10**6), 10**6), st.integers(0, 10**6), st.sampled_from(["out", "retry"]), st.integers(0, 10**5))
-def test_after_the_clock_was_set_back_no_run_is_held_longer_than_was_meant(
+def test_run_is_held_no_longer_than_planned_after_a_clock_set_back(
     started: int, lasts: int, state: Literal["out", "retry"], wait_ms_max: int
 ) -> None:
     held = Held(9, state, T0_MS + started + lasts, 1, 0, T0_MS + started if state == "out" else None)

@@ -348,7 +348,7 @@ SHAPES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("counts", list(SHAPES.values()), ids=list(SHAPES))
 @pytest.mark.parametrize("seed", [301, 302, 303])
-def test_promise_7_after_thousands_of_adds_and_removes_the_largest_gap_is_at_most_four_ideal_ones(
+def test_promise_7_thousands_of_adds_and_removes_leave_no_gap_above_four_ideal_ones(
     counts: list[int], seed: int
 ) -> None:
     day = Day(counts, seed=seed)
@@ -413,7 +413,7 @@ def test_additions_that_look_at_a_part_of_a_large_day_keep_it_nearly_as_even(cou
 # -- figures
 
 
-def test_evenness_tells_the_largest_gap_and_the_fullest_minute() -> None:
+def test_evenness_has_the_largest_gap_and_the_fullest_minute() -> None:
     dues = [0, 60_000, 60_500, 119_999, 300_000]
     assert evenness(iter(dues), start_ms=0, end_ms=600_000) == (5, 120_000.0, 300_000, 2.5, 3)
 

@@ -93,7 +93,7 @@ def envelope(*details: str, status: int = 400, pointer: str | None = None) -> by
         ("A text that nobody has seen before.", Refused("request", "")),
     ],
 )
-def test_every_known_refusal_is_told_apart_by_its_words(text: str, expected: Refused) -> None:
+def test_every_known_refusal_is_recognized_by_its_words(text: str, expected: Refused) -> None:
     for body in (envelope(text), json.dumps({"status": 400, "detail": text}).encode()):
         assert read_answer(measurement(), status=400, body=body) == expected._replace(reason=text)
 
@@ -127,7 +127,7 @@ def test_only_a_refusal_that_mentions_the_key_has_the_scope_key(
     assert text in answer.reason
 
 
-def test_too_many_requests_is_a_pause_for_all_and_retry_after_is_heard() -> None:
+def test_status_429_pauses_everybody_for_the_time_of_retry_after() -> None:
     answer = read_answer(measurement(), status=429, body=b"", retry_after="7")
     assert answer == Refused("global", "RIPE asks for a pause (429): an empty body", retry_after_ms=7_000)
     vague = read_answer(measurement(), status=429, retry_after="soon")
@@ -250,7 +250,7 @@ def test_marker_with_a_leading_zero_is_not_parsed() -> None:
     assert parse_marker_prefix("[paceline:site1:j7:03:1]") is None
 
 
-def test_a_client_id_is_stable_told_apart_and_cannot_be_guessed_without_the_secret() -> None:
+def test_client_id_is_stable_unique_and_cannot_be_guessed_without_the_secret() -> None:
     one = client_id("alice", b"secret")
     assert one == client_id("alice", b"secret")
     assert len({one, client_id("bob", b"secret"), client_id("alice", b"other")}) == 3
@@ -297,7 +297,7 @@ def test_sent_measurement_carries_its_marker_and_an_anonymous_client_id() -> Non
     assert "start_time" not in json.loads(request_body(one, MARKER, client="c" * 64, now_ms=NOW_MS + 60_000))
 
 
-def test_a_key_that_lacks_a_permission_is_told_which() -> None:
+def test_check_of_a_key_names_the_missing_permission() -> None:
     good = {"/credits/": 200, "/measurements/my/": 200, "/keys/": 200}
     grants = frozenset({"measurements.create_measurement", "measurements.stop_measurement"})
     assert key_problems(good, grants) == []
@@ -311,7 +311,7 @@ def test_a_key_that_lacks_a_permission_is_told_which() -> None:
     assert "measurements.create_measurement" in missing
 
 
-def test_key_whose_trial_is_forbidden_is_told_what_it_may_not_do() -> None:
+def test_check_of_a_key_names_the_action_that_ripe_forbids() -> None:
     reads = {"/credits/": 200, "/measurements/my/": 200, "/keys/": 403}
     good = {"measurements.create_measurement": 400, "measurements.stop_measurement": 404}
     assert key_problems(reads, None, good) == []
@@ -336,7 +336,7 @@ def test_permission_that_nothing_has_shown_is_named() -> None:
         ({"errors": ["text", {"source": "x", "detail": "first"}, {"title": "second"}]}, "first; second"),
     ],
 )
-def test_refusal_in_an_unusual_shape_still_tells_its_words(error: dict[str, Any], words: str) -> None:
+def test_refusal_in_an_unusual_shape_keeps_its_words(error: dict[str, Any], words: str) -> None:
     assert read_answer(measurement(), status=400, body=json.dumps({"error": error}).encode()) == Refused(
         "request", words
     )

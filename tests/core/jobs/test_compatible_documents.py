@@ -36,7 +36,7 @@ def document(one: Shown, created_ms: int | None = NOW_MS - 5_500) -> dict[str, A
     return document_of(one, created_ms=created_ms, base_url=BASE)
 
 
-def test_document_of_a_one_off_has_what_ripes_clients_read() -> None:
+def test_document_of_a_one_off_has_the_fields_that_ripes_clients_read() -> None:
     found = document(shown(scheduled=10))
     assert found["id"] == id_of_number(40)
     assert found["status"] == {"id": 2, "name": "Ongoing", "when": "2027-01-15T08:00:00"}

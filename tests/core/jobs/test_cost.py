@@ -53,7 +53,7 @@ def measurement(*definitions: dict[str, Any], probes: int = 1, **fields: Any) ->
         ({"type": "ntp"}, 10),
     ],
 )
-def test_a_result_costs_what_ripe_says_and_twice_that_in_a_one_off(definition: dict[str, Any], unit: int) -> None:
+def test_result_costs_the_price_of_ripe_and_twice_that_in_a_one_off(definition: dict[str, Any], unit: int) -> None:
     once = measurement(definition, is_oneoff=True)
     often = measurement(definition, stop_time=NOW_S + 60)
     assert credits_per_result(often, often.definitions[0]) == unit

@@ -50,7 +50,7 @@ COST = Cost(credits=60, results=10, concurrent=1, daily_credits=60, daily_result
 
 
 @given(job=st.integers(1, 2**40), index=st.integers(0, 2**14 - 1), attempt=st.integers(0, 9_999))
-def test_handles_and_holds_keep_what_they_are_made_of(job: int, index: int, attempt: int) -> None:
+def test_handles_and_holds_are_split_back_into_their_parts(job: int, index: int, attempt: int) -> None:
     hold = hold_of(handle_of(job, index), attempt)
     assert (hold >> 28, hold >> 14 & 16_383, hold & 16_383) == (job, index, attempt)
 
@@ -79,7 +79,9 @@ def stored(digest: str) -> StoredJob:
 
 
 @given(limit=st.integers(0, 500), spent=st.integers(0, 300), held=st.integers(0, 300), count=st.integers(1, 5))
-def test_job_is_admitted_only_within_what_is_left_of_the_day(limit: int, spent: int, held: int, count: int) -> None:
+def test_job_is_admitted_only_within_the_remaining_credits_of_the_day(
+    limit: int, spent: int, held: int, count: int
+) -> None:
     budget = budget_of(limit, spent=spent, held=held, now_ms=NOW_MS)
     refused = refuse_submission("d", reserved_of(submission(count)), budget, None)
     if spent + held + 60 * count > limit:

@@ -66,7 +66,7 @@ def test_promise_8_all_limits_of_a_send_are_taken_together_or_not_at_all() -> No
     assert (both.meters[SLOTS].held, both.meters[CREDITS].held) == (1, 100)
 
 
-def test_a_hold_is_settled_on_what_was_used_and_the_rest_comes_back() -> None:
+def test_settled_hold_charges_the_actual_usage_and_returns_the_rest() -> None:
     hold, meters, first = taken({CREDITS: 60}, some_meters())
     end = close(hold, {CREDITS: 25}, meters, now_ms=NOW_MS)
     assert (end.meters[CREDITS].spent, end.meters[CREDITS].held) == (25, 0)
@@ -135,7 +135,7 @@ def test_limit_lowered_below_usage_releases_nothing_and_admits_nothing() -> None
     assert room_ms(slots, 4, now_ms=NOW_MS) == NOW_MS + 9
 
 
-def test_promise_8_a_lagging_counter_never_lowers_what_we_know() -> None:
+def test_promise_8_lagging_counter_never_lowers_our_own_usage() -> None:
     meter = Meter(CREDITS, 1_000, "sliding", spent=300, held=200)
     assert used(sync(meter, Reading(NOW_MS, figure=0, visible=lagging_visible(meter)))) == 500
     assert used(sync(meter, Reading(NOW_MS, figure=700, visible=lagging_visible(meter)))) == 700

@@ -169,7 +169,7 @@ def test_room_comes_at_the_first_time_at_which_there_is_enough(
         assert at_ms == NOW_MS or room_at(meter, at_ms - 1) < amount
 
 
-def test_balance_is_what_ripe_says_less_what_it_has_not_booked_yet() -> None:
+def test_balance_is_ripes_figure_less_the_usage_that_ripe_has_not_booked_yet() -> None:
     spend = Meter("credits", 1_000, "sliding", spent=300, held=50)
     assert read_balance(None, spend, Reading(NOW_MS, 5_000, 200)) == CreditBalance(4_850, 5_000, NOW_MS)
     assert read_balance(None, spend, Reading(NOW_MS, 5_000, 400)) == CreditBalance(4_950, 5_000, NOW_MS)

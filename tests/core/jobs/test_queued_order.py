@@ -71,7 +71,9 @@ owners = st.lists(st.sampled_from("abc"), min_size=1, max_size=8).map(sorted)
 
 
 @given(owners=owners, first=st.integers(-1, 7))
-def test_promise_13_users_keep_their_turns_and_nobody_is_dropped_or_doubled(owners: list[str], first: int) -> None:
+def test_promise_13_users_keep_their_turns_and_no_measurement_is_dropped_or_doubled(
+    owners: list[str], first: int
+) -> None:
     items = [stored(number, owner) for number, owner in enumerate(owners)]
     chosen = items[first] if 0 <= first < len(items) else None
     ordered = in_turn(items, ROOMY, chosen, now_ms=NOW_MS)

@@ -144,7 +144,7 @@ def test_late_monitor_that_is_still_failing_raises_a_failing_alert() -> None:
     assert (again.event, under.failing, under.failures) == ("monitor.recovered", False, 1)
 
 
-def test_closing_message_tells_the_health_and_counts_as_the_first_of_the_next_hour() -> None:
+def test_closing_alert_has_the_health_and_counts_as_the_first_of_the_next_hour() -> None:
     record, told = fold("-+" * 6, HOME, every_ms=MINUTE_MS)
     assert (len(told), record.held_back) == (ALERTS_PER_HOUR_MAX, 6)
     ends_ms = hour_ends_ms(record)
@@ -184,7 +184,7 @@ def test_each_outcome_is_good_bad_or_says_nothing(outcome: Outcome, *, ok: bool 
     assert bool(all_but_good([settled(outcome)])) is (ok is not True)
 
 
-def test_certificate_is_told_once_a_day_beside_the_failure() -> None:
+def test_certificate_alert_is_sent_once_a_day_beside_the_failure() -> None:
     check = TlsCheck(host="example.org", min_days=14)
     detail = {"days_left": 9, "not_after": "2026-12-01T00:00:00.000Z"}
     record, events = NO_RECORD, []

@@ -124,7 +124,7 @@ def test_a_spec_survives_being_written_and_read(document: dict[str, Any]) -> Non
 
 
 @given(document=documents)
-def test_spec_says_what_the_user_wrote(document: dict[str, Any]) -> None:
+def test_spec_has_the_values_of_the_users_document(document: dict[str, Any]) -> None:
     written = spec_document(parse_spec(body_of(document), LIMITS))
     for name, value in document.items():
         if name != "check":

@@ -30,7 +30,7 @@ def test_overlap_policy_changes_nothing_without_an_open_run(cadence: Cadence, la
 
 
 @given(cadence=cadences, late_ms=latenesses, overlapped=st.integers(0, 50))
-def test_a_skipping_entry_with_an_open_run_makes_only_what_was_missed_and_wanted(
+def test_entry_with_overlap_skip_and_an_open_run_makes_only_wanted_missed_runs(
     cadence: Cadence, late_ms: int, overlapped: int
 ) -> None:
     clear = Due(7, 3, 1, T0_MS, cadence)

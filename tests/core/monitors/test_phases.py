@@ -170,7 +170,7 @@ def test_single_monitors_of_a_host_are_spread_over_the_whole_circle() -> None:
     assert ratio(found, 60_000) <= 1.2
 
 
-def test_monitors_that_come_together_have_first_checks_in_seconds_that_nobody_has() -> None:
+def test_monitors_put_together_get_first_checks_in_free_seconds() -> None:
     hosts, ring = [f"h{number}" for number in range(20)], Ring(HOUR_MS)
     come = ring.add(hosts)
     firsts = [place.first_ms or T0_MS + (place.phase_ms - T0_MS) % HOUR_MS for place in come]

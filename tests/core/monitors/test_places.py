@@ -90,7 +90,9 @@ def test_a_target_at_its_ceiling_refuses_and_other_targets_do_not() -> None:
 
 
 @given(held=st.integers(0, 20), others=st.integers(0, 20), target_max=st.integers(1, 30), owner_max=st.integers(1, 30))
-def test_the_room_at_a_target_is_what_may_start_there(held: int, others: int, target_max: int, owner_max: int) -> None:
+def test_room_at_a_target_is_the_number_of_checks_that_may_start_there(
+    held: int, others: int, target_max: int, owner_max: int
+) -> None:
     places = Places(owner_max, target_max, held={("ann", "a:80"): held, ("bob", "a:80"): others})
     seats = Seats(100, places)
     room = seats.room_at("ann", "a:80")

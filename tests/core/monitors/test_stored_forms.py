@@ -111,7 +111,7 @@ def test_only_checks_that_look_at_a_certificate_want_days_of_it(check: Check, da
     assert days_wanted(check) == days
 
 
-def test_change_of_health_counts_only_if_nobody_changed_it_since_it_was_seen() -> None:
+def test_health_change_counts_only_if_the_record_is_still_as_it_was_read() -> None:
     failing = HealthRecord(failing=True, failures=1)
     change = HealthChange("ann", "home", 7, NO_RECORD, failing)
     assert is_unchanged(change, {})

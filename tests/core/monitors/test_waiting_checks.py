@@ -126,7 +126,7 @@ def test_run_that_comes_back_to_a_full_target_takes_its_place_among_those_that_s
     assert queue.choose(Seats(9, Places(9, 1))) == [("a", 7, "full")]
 
 
-def test_owners_who_cannot_start_do_not_hide_those_behind_them() -> None:
+def test_owners_at_a_full_target_do_not_hide_later_owners() -> None:
     blocked = [(f"owner{number}", "full") for number in range(OWNERS_MAX + 10)]
     queue = waiting(*blocked, ("last", "free"))
     places = Places(9, 1, {("other", "full"): 1})

@@ -191,7 +191,7 @@ def test_waiting_measurement_has_its_cost_gate_stop_and_place() -> None:
     assert waiting_of(stored(next_ms=5), 0, [], now_ms=NOW_MS) == mine()
 
 
-def test_why_of_a_measurement_has_its_eta_unless_somebody_has_to_help() -> None:
+def test_why_of_a_measurement_has_an_eta_unless_somebody_has_to_act() -> None:
     facts = MeasurementFacts(JOB, stored(1), line=line())
     assert why_measurement(facts, now_ms=NOW_MS).eta == Eta(NOW_MS, NOW_MS)
     for helpless in ({"disabled": True}, {"daemons": 0}, {"decision": Refuse("too large")}, {"line": None}):
@@ -218,7 +218,7 @@ def test_job_begins_with_its_first_send_as_far_as_it_is_known() -> None:
     assert begin_eta([None]) is None
 
 
-def test_job_ends_with_its_last_measurement_and_nobody_knows_if_one_is_unknown() -> None:
+def test_job_ends_with_its_last_measurement_and_has_no_end_if_one_is_unknown() -> None:
     once = stored(1, state="ongoing", intent_ms=NOW_MS, answered_ms=NOW_MS)
     assert end_eta([once], [Eta(NOW_MS + 5, NOW_MS + 10**9)], now_ms=NOW_MS) == Eta(NOW_MS + 5, NOW_MS + 10**9)
     assert end_eta([once], [], now_ms=NOW_MS) == Eta(NOW_MS, NOW_MS + ONEOFF_MS + LATE_MS)
