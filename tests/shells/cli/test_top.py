@@ -90,7 +90,7 @@ def test_top_once_prints_one_picture_and_so_does_a_pipe(alice: Program) -> None:
     assert document["wrong"] == []
 
 
-def test_top_shows_users_only_what_is_theirs(alice: Program) -> None:
+def test_top_shows_users_only_their_own_things(alice: Program) -> None:
     bob = alice.json("user", "add", "bob")["token"]
     set_failing(alice, "home", "alice")
     set_failing(alice, "bobs", "bob")

@@ -29,7 +29,7 @@ def test_lateness_is_counted_in_its_buckets() -> None:
     assert "paceline_lateness_seconds_sum 1000.611" in text
 
 
-def test_lateness_of_starts_is_counted_by_kind_and_what_has_not_started_is_shown() -> None:
+def test_lateness_of_starts_is_counted_by_kind_and_waiting_runs_are_shown() -> None:
     metrics = Metrics()
     metrics.observe_starts_ms("http", [70_000, 3])
     metrics.observe_starts_ms("tcp", [])

@@ -131,13 +131,13 @@ def test_no_two_schemas_say_the_same() -> None:
     assert [text for text, count in said.items() if count > 1] == []
 
 
-def test_operation_ids_are_unique_and_say_what_is_done_to_what() -> None:
+def test_operation_ids_are_unique_and_have_a_verb_and_an_object() -> None:
     names = [operation["operationId"] for _, _, operation in operations()]
     assert len(names) == len(set(names))
     assert [name for name in names if name.split("_")[0] not in VERBS or "_" not in name] == []
 
 
-def test_a_monitor_is_one_of_two_objects_and_its_check_is_told_by_its_kind() -> None:
+def test_monitor_schema_is_one_of_two_objects_and_its_check_is_discriminated_by_kind() -> None:
     variants = {name: SCHEMAS[name] for name in ("IntervalMonitor", "CronMonitor")}
     assert [resolve(one)["title"] for one in SCHEMAS["MonitorBody"]["oneOf"]] == list(variants)
     assert set(variants["IntervalMonitor"]["required"]) == {"check", "every"}
