@@ -144,7 +144,7 @@ def test_exactly_one_of_two_clients_gets_the_last_room(simulator: AtlasSimulator
         (definition_of("http"), 10),
     ],
 )
-def test_a_result_costs_what_the_credits_page_says_and_twice_for_a_one_off(
+def test_result_costs_the_price_of_the_credits_page_and_twice_in_a_one_off(
     simulator: AtlasSimulator, definition: dict[str, Any], unit: int
 ) -> None:
     client = Client(simulator.base_url, simulator.add_account("anchors", http_allowed=True)[0])
@@ -155,7 +155,7 @@ def test_a_result_costs_what_the_credits_page_says_and_twice_for_a_one_off(
     assert rows == {once: 2 * unit, often: unit}
 
 
-def test_the_counters_lag_and_charge_what_was_delivered(simulator: AtlasSimulator, client: Client) -> None:
+def test_counters_lag_and_charge_for_delivered_results(simulator: AtlasSimulator, client: Client) -> None:
     before = client.get("/credits/")
     (created,) = client.create(definition_of("traceroute"), requested=100).ids
     simulator.clock.advance(4 * HOUR_MS - 1_000)
