@@ -371,7 +371,7 @@ def test_a_key_that_another_account_of_the_new_store_has_is_refused(source: Stor
 
 
 @pytest.mark.aws
-def test_from_sqlite_to_aws_and_back_nothing_is_lost_and_no_run_is_doubled(
+def test_move_from_sqlite_to_aws_and_back_loses_and_doubles_no_run(
     source: Store, aws_store: Store, target: Store
 ) -> None:
     secret = move_scene.with_users_and_monitors(source)
@@ -440,7 +440,7 @@ def test_wrong_roll_up_in_an_export_is_refused_with_its_line(source: Store, targ
         take_in(target, b"".join(lines))
 
 
-def test_channels_silences_and_open_alerts_move_and_are_told_in_the_other_store(source: Store, target: Store) -> None:
+def test_channels_silences_and_open_alerts_move_and_are_sent_from_the_other_store(source: Store, target: Store) -> None:
     source.add_user(user("ann"))
     put_channel(source, VAULT, "ann", "ops", ChannelBody("webhook", "https://example.org/a-secret"), now_ms=T0_MS)
     silence = tag_silence(TagSilenceBody("web", "1d", "moving"), now_ms=T0_MS)

@@ -356,7 +356,7 @@ def test_whole_days_that_were_missed_are_made_up_for_by_policy(store: Store, mis
     assert plan_due(store, now_ms=START_MS + 20 * DAY_MS).days == []
 
 
-def test_the_daemon_finishes_what_a_dead_planner_began(store: Store, second: Store, batch: Batch) -> None:
+def test_daemon_finishes_the_plan_of_a_dead_planner(store: Store, second: Store, batch: Batch) -> None:
     with pytest.raises(Cut):
         plan_day(store, batch, DATE, now_ms=START_MS, progress=cut_after(2))
     (planned,) = plan_due(second, now_ms=START_MS + 3 * DAY_MS).days[:1]

@@ -94,7 +94,7 @@ def test_rerun_of_a_dead_letter_takes_its_place(store: Store, batch: Batch) -> N
     assert store.verify() == []
 
 
-def test_rerun_names_what_is_wrong_and_leaves_open_runs_alone(store: Store, batch: Batch) -> None:
+def test_rerun_with_wrong_input_is_refused_and_leaves_open_runs_alone(store: Store, batch: Batch) -> None:
     assert rerun(store, batch, DATE, records=["late"], now_ms=NOW_MS) == Rerun(0, 0)
     for wrong, pointer in (
         ({"records": ["r0", "nobody"]}, "/records/1"),

@@ -63,7 +63,7 @@ def test_an_account_that_ripe_calls_full_gets_no_more_and_the_measurement_waits(
     assert scene.account().concurrent.held == 1  # what the refused one held is refunded
 
 
-def test_after_an_accounts_refusal_the_next_account_is_used(scene: Scene) -> None:
+def test_next_account_is_used_after_a_refusal(scene: Scene) -> None:
     scene.add_account("full", limits=Limits(concurrent=0))
     scene.add_account("roomy", spec=AccountSpec(daily_credits=900_000))
     job = scene.submit()
@@ -229,7 +229,7 @@ def test_each_lost_answer_in_a_row_pauses_longer_and_ripes_own_time_counts(scene
     assert judge_answer(item, Refused("request", "w"), before, settle_ms=1, now_ms=0, chance=0) == (Rejected("w"), None)
 
 
-def test_a_refusal_for_want_of_credits_names_the_balance_until_ripe_tells_of_more(scene: Scene) -> None:
+def test_refusal_for_lack_of_credits_shows_the_balance_until_ripe_reports_more(scene: Scene) -> None:
     scene.add_account()
     scene.simulator.world.registry.accounts["lab"].balance = 50
     job = scene.submit()

@@ -76,7 +76,7 @@ def test_sent_job_does_not_wait_while_an_older_job_of_its_user_waits(store: Stor
     assert (waiting.reason, waiting.next_try) == ("full", to_text(T0_MS + HOUR_MS))
 
 
-def test_without_accounts_a_job_waits_for_one(store: Store) -> None:
+def test_job_waits_for_an_account_while_there_is_none(store: Store) -> None:
     job = admitted(store)
     waiting = job_report.job_view(store, job, now_ms=T0_MS).waiting
     assert waiting is not None

@@ -59,7 +59,7 @@ class Shown:
 
 
 @pytest.mark.parametrize("kind", ["drop_after", "error_after", "half_reply", "no_ids", "wrong_json"])
-def test_promise_9_a_lost_reply_is_looked_up_and_what_exists_is_adopted(scene: Scene, kind: str) -> None:
+def test_promise_9_existing_measurement_is_adopted_after_a_lost_reply(scene: Scene, kind: str) -> None:
     scene.add_account()
     job = lost(scene, kind, measurement(definitions=3))
     assert scene.look_up() == LookedUp()  # its time has not come

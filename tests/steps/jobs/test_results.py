@@ -123,7 +123,7 @@ def test_private_results_are_read_with_a_key_of_the_same_account(stage: Stage) -
     assert "its account has no key that can be used" in refused["error"]
 
 
-def test_after_three_unanswered_requests_no_more_results_are_read(stage: Stage) -> None:
+def test_results_are_not_read_further_after_three_unanswered_requests(stage: Stage) -> None:
     job = stage.submit(*(ping(f"192.0.2.{number}") for number in range(1, 7)))
     for _ in range(6):
         stage.send()

@@ -54,7 +54,7 @@ def test_lagging_counters_of_ripe_do_not_lower_our_own_usage(scene: Scene) -> No
     assert foreign(scene) == (0, 0, 0)
 
 
-def test_promise_8_under_steady_load_with_a_sync_in_every_pass_no_quota_is_exceeded(scene: Scene) -> None:
+def test_promise_8_steady_load_with_a_synchronization_in_every_pass_exceeds_no_quota(scene: Scene) -> None:
     """RIPE allows more than we may use, so only our own count keeps us within the limit."""
     scene.add_account(spec=AccountSpec(concurrent=10, daily_credits=3_000, daily_results=400))
     scene.submit(*[measurement(f"192.0.2.{number}") for number in range(60)])

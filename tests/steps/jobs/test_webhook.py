@@ -37,7 +37,7 @@ def end(store: Store, hooks: Sequence[Hook], code: int | None, *, reason: str = 
     return end_webhooks(store, {hook.fence: hook for hook in hooks}, results)
 
 
-def test_a_finished_job_is_told_with_its_document_and_a_signature_that_verifies(store: Store) -> None:
+def test_webhook_of_a_finished_job_has_its_document_and_a_valid_signature(store: Store) -> None:
     job = finished(store)
     [hook] = begin(store)
     call = hook.order

@@ -64,7 +64,7 @@ def item(store: Store) -> OutgoingItem:
     return item
 
 
-def test_a_claimed_run_carries_what_the_checker_needs(item: OutgoingItem) -> None:
+def test_claimed_run_has_everything_that_the_checker_needs(item: OutgoingItem) -> None:
     assert item.run.startswith("ann/a#")
     assert item.run.endswith("@0")
     assert (item.check, item.attempt, item.monitor, item.user) == (OUTGOING, 1, "a", "ann")
