@@ -27,7 +27,7 @@ def test_monitor_fires_on_its_grid_for_a_day() -> None:
         assert p.now == datetime(2026, 1, 2, tzinfo=UTC)
 
 
-def test_nothing_happens_while_time_stands_still() -> None:
+def test_monitor_does_not_fire_while_time_stands_still() -> None:
     with VirtualPaceline() as p:
         p.client.monitors.put("home", check=HTTP, every="1s")
         assert p.requests == []
