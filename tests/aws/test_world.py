@@ -158,9 +158,7 @@ def test_monitors_have_the_same_history_on_both_engines(seed: int, engine: Engin
 
 
 @pytest.mark.parametrize("seed", stories(5))
-def test_monitors_keep_the_promises_while_indexes_lag_and_others_write_in_between(
-    seed: int, engine: Engine, tmp_path: Path
-) -> None:
+def test_monitors_keep_the_promises_while_indexes_lag(seed: int, engine: Engine, tmp_path: Path) -> None:
     """An index that answers as it did before, or knows nothing yet, makes things late, and nothing else.
 
     And others act between what one has read and what it writes: there the condition of the write is all there is.

@@ -78,7 +78,7 @@ class BriefWorld(World):
     CHECK_EVERY, LOOK_EVERY = 10, 40
     REST_MS = (6 * SECOND_MS, 12 * SECOND_MS)
 
-    TESTS, ONLY = "tests/aws/test_world.py", "monitors"
+    TESTS, ONLY = "tests/aws/test_world.py", "monitors_have"
     set_back = 0
 
     def _jump(self) -> None:

@@ -31,7 +31,7 @@ DAILY = "30 2 * * *"
 class World(Seeded):
     """``damage`` may put a broken store in the real one's place, to prove that the world notices."""
 
-    ONLY = "whatever"
+    ONLY = "monitors_keep"
     TRACE_LINES = 25
     CUT_IN_CHANCE = 0.10
     CHECK_EVERY, LOOK_EVERY = 1, 20
