@@ -139,7 +139,7 @@ def test_a_kept_connection_that_its_server_closed_is_replaced(provider: CheckPro
         assert gather(provider, 1)[0].outcome.ok
     cpu_s = time.process_time()
     assert provider.finished(wait_ms=300) == []
-    assert time.process_time() - cpu_s < 0.1, "a closed connection at rest must not keep the loop busy"
+    assert time.process_time() - cpu_s < 0.1, "a closed idle connection must not keep the loop busy"
     with ModelHttpServer(port=port) as second:
         provider.start([order(HttpCheck(url=f"{second.base_url}/ok"))])
         done = gather(provider, 1)[0].outcome

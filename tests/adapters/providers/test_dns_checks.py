@@ -134,7 +134,7 @@ def test_missing_dns_server_is_reported_as_such(provider: CheckProvider) -> None
 
 
 def test_silent_dns_servers_do_not_delay_other_checks(provider: CheckProvider, port: int) -> None:
-    """Also not when there are far more of them than any pool of threads would have."""
+    """Holds even with far more silent servers than any thread pool has threads."""
     silent = DnsCheck(name="silent.example", server="127.0.0.1", port=port, timeout="3s")
     good = DnsCheck(name="web.example", server="127.0.0.1", port=port)
     provider.start([order(silent, handle) for handle in range(200)])

@@ -1,4 +1,4 @@
-"""Files over HTTP: whole, unpacked, and only from where the guard lets anybody go."""
+"""Files over HTTP: complete, unpacked, and only from addresses that the guard allows."""
 
 from __future__ import annotations
 

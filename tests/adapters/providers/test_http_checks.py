@@ -281,7 +281,7 @@ def test_a_certificate_is_verified_unless_asked_not_to(tmp_path_factory: pytest.
             assert (done.ok, done.reason) == (False, "the certificate has expired")
             assert outcome(provider, HttpCheck(url=f"https://localhost:{port}/", verify_tls=False)).ok
             done = outcome(provider, HttpCheck(url=f"https://localhost:{port}/"))
-            assert not done.ok, "what was reached without verification is not reused for one with"
+            assert not done.ok, "a connection made without verification is not reused for a check with verification"
     finally:
         provider.close()
 

@@ -1,4 +1,4 @@
-"""What a check can ask of an answer, against real servers, also hostile ones."""
+"""Expectations of HTTP checks, against real servers, hostile ones included."""
 
 from __future__ import annotations
 

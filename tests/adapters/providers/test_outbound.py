@@ -1,4 +1,4 @@
-"""What a check may not reach, in every spelling, through the real provider: blocked on the socket really opened."""
+"""Addresses that a check may not reach, in every spelling: the real provider blocks the socket."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ BLOCKED = Done(ok=False, reason=NOT_PUBLIC)
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """A port that nobody listens on, and that nobody else gets meanwhile."""
+    """A port without a listener, reserved so that no other process gets it."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]
@@ -151,7 +151,7 @@ def test_own_api_is_blocked_even_where_loopback_is_allowed(host: str, server: Mo
         for check in (HttpCheck(url=f"http://{host}:{server.port}/ok"), TcpCheck(host=host, port=server.port)):
             done = outcome(provider, check)
             assert not done.ok
-            # localhost may have an IPv6 address too, which is not allowed here; whichever was tried last is told.
+            # localhost may also have an IPv6 address, which is not allowed; the reason is that of the last address.
             assert done.reason in ({OWN_API, NOT_PUBLIC} if host == "localhost" else {OWN_API})
             assert done.detail == {}
     finally:

@@ -56,11 +56,11 @@ def row(id_: int, *, status: int = 2, **more: Any) -> dict[str, Any]:
 async def endless(piece: bytes) -> AsyncIterator[bytes]:
     while True:
         yield piece
-        await asyncio.sleep(0.001)  # so that the server notices that nobody listens any more
+        await asyncio.sleep(0.001)  # so that the server notices that the client is gone
 
 
 def everything(atlas: RipeAtlas, key: str) -> list[Any]:
-    """What each question comes to."""
+    """Returns the answer to each kind of request."""
     lines: list[bytes] = []
     return [
         send(atlas, key),
@@ -80,7 +80,7 @@ def everything(atlas: RipeAtlas, key: str) -> list[Any]:
 
 
 def echo(status: int, *, json_body: bool) -> Callable[[Request], Answer]:
-    """A gateway that repeats what it was sent, in capitals too."""
+    """A gateway that echoes the request, in capitals too."""
 
     def give(request: Request) -> Answer:
         said = " ".join([*request.headers.values(), request.target, KEY.upper()])
@@ -286,7 +286,7 @@ def test_grant_bound_to_one_object_does_not_count_as_a_permission() -> None:
     assert [problem.split(" (")[0] for problem in checked.problems] == ["it may not stop a measurement"]
 
 
-# -- where it leads
+# -- addresses
 
 
 def test_a_name_that_leads_to_a_private_address_is_refused_unless_it_is_allowed() -> None:

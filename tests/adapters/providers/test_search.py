@@ -1,4 +1,4 @@
-"""Bodies are searched as they arrive, and nothing of them is kept."""
+"""Bodies are searched while they arrive and are not stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A check that waits for long leaves the queue, so that a new process does not read all that has passed it."""
+"""A check passed by many others is moved out of the queue, so that a new process need not read past them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Sq
 
 
 def claim_one_by_one(store: SqliteStore, count: int) -> list[Claimed]:
-    """As a process whose target is full does. What it gets ends at once."""
+    """Claims like a process whose target is full, and settles each run at once."""
     found = []
     for _ in range(count):
         some = store.claim(CHECKS, now_ms=T0_MS, runs_max=1, lease_ms=LEASE_MS, places=FULL)

@@ -310,7 +310,7 @@ def test_checks_waiting_in_the_shared_lane_are_served_after_the_upgrade(
 def test_checks_waiting_in_the_lane_of_one_owner_are_served_after_the_upgrade(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lanes for each owner's checks were used for a while; everybody's stand in one queue again."""
+    """An intermediate schema had a lane for each owner's checks; now the checks of all owners share one queue."""
     scripts = migrate_module._scripts()
     path = str(tmp_path / "old.db")
     with monkeypatch.context() as patch:

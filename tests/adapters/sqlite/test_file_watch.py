@@ -1,4 +1,4 @@
-"""What the watch over the files sees by itself, without a daemon."""
+"""The file watch, without a daemon."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check_at_once(opened: Database, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def flip_a_byte(path: str) -> None:
-    """Inside a value at the end of the file: the structure stays whole."""
+    """Flips a byte inside a value at the end of the file: the structure stays valid."""
     with Path(path).open("r+b", buffering=0) as file:
         file.seek(-50, 2)
         byte = file.read(1)[0]

@@ -112,7 +112,7 @@ def test_jobs_accounts_and_their_ledger_survive_an_upgrade(tmp_path: Path, versi
         assert after == before
         (head,) = heads(store)
         assert (head.handle, head.cost, head.measurement) == (waiting.handle, waiting.cost, waiting.measurement)
-        # Of 0007: nobody has passed it yet. Of 0014: nothing is known of a balance, and no type is barred.
+        # Of 0007: no measurement has passed it yet. Of 0014: the balance is unknown, and no type is barred.
         assert head.passed_ms is None
         lab = store.account("lab", now_ms=T0_MS)
         assert lab is not None
@@ -121,7 +121,7 @@ def test_jobs_accounts_and_their_ledger_survive_an_upgrade(tmp_path: Path, versi
 
 
 def goes_on(store: Store) -> None:
-    """The one that waits is sent with the place that is left, and both that run are settled; keys are found by seal."""
+    """Sends the waiting measurement with the free slot and settles both running ones; finds keys by sealed text."""
     last = send(store, "k1")
     running = store.measurement(last.handle - 1)
     assert running is not None
@@ -158,7 +158,7 @@ def test_monitors_and_their_runs_survive_an_upgrade(tmp_path: Path, version: int
         runs = taken + claim(store)
         assert settle(store, runs) == [True, True]
         assert tick(store, now_ms=T0_MS + MINUTE_MS, catch_up=CatchUp()).runs == 2
-        # Of 0030: outcomes that nobody folded yet count.
+        # Of 0030: outcomes that are not folded yet count.
         days = [days_until(one, T0_MS) for one in store.uptimes(before, now_ms=T0_MS)]
         assert [sum(day.ok for day in one.values()) for one in days] == [1, 1]
         # Of 0016: how often the monitors of before fire is added up, and counts against the limit.
