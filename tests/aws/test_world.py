@@ -1,7 +1,7 @@
-"""The seeded worlds on DynamoDB and SQS in bad weather: the promises hold, and one seed tells the same story as SQLite.
+"""The seeded worlds on DynamoDB and SQS with network faults: the promises hold, with the same history as on SQLite.
 
-Between boto3 and the emulator a proxy loses, doubles, delays, reorders, throttles and halves, from the same seed: what
-happens there must not be seen in the story. SQLite tells it in calm weather.
+Between boto3 and the emulator a proxy loses, doubles, delays, reorders, throttles and halves requests by seed:
+its faults must not show in the history. SQLite runs without faults.
 
 More on demand: PACELINE_WORLD_SEEDS=20-25 PACELINE_WORLD_STEPS=200 pytest tests/aws/test_world.py.
 """
@@ -159,9 +159,9 @@ def test_monitors_have_the_same_history_on_both_engines(seed: int, engine: Engin
 
 @pytest.mark.parametrize("seed", stories(5))
 def test_monitors_keep_the_promises_while_indexes_lag(seed: int, engine: Engine, tmp_path: Path) -> None:
-    """An index that answers as it did before, or knows nothing yet, makes things late, and nothing else.
+    """An index that lags makes runs late and has no other effect.
 
-    And others act between what one has read and what it writes: there the condition of the write is all there is.
+    Other processes act between a read and the write that follows: only the condition of the write protects it.
     """
 
     def agreed(store: Store) -> Store:

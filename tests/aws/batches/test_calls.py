@@ -40,7 +40,7 @@ pytestmark = pytest.mark.aws
 
 @pytest.fixture
 def others(clients: Clients, prefix: str, aws_store: AwsStore) -> Iterator[list[AwsStore]]:
-    """Further processes, as far as the store can tell."""
+    """Further stores, each like another process."""
     del aws_store
     with ExitStack() as stack:
         yield [stack.enter_context(closing(AwsStore(prefix, clients=clients))) for _ in range(4)]
@@ -159,7 +159,7 @@ def test_process_sees_its_own_changes_before_the_index_does(aws_store: AwsStore,
 
 
 def test_runs_set_aside_while_their_batch_was_resumed_come_back(aws_store: AwsStore, others: list[AwsStore]) -> None:
-    """The crash between a resume and the return of what stood aside: the keeper's walk brings it back."""
+    """A process dies between a resume and the return of the runs that were set aside: the keeper brings them back."""
     provide(aws_store, "a")
     plan(aws_store, make_batch(aws_store), every(10, 3))
     make_batch(aws_store, paused=True)
@@ -176,7 +176,7 @@ def test_runs_set_aside_while_their_batch_was_resumed_come_back(aws_store: AwsSt
 
 
 def test_a_call_costs_a_query_and_two_writes(aws_store: AwsStore, clients: Clients) -> None:
-    """And what is shared by all calls of a turn: reads of lanes and records, a hundred to a request."""
+    """Plus the reads of lanes and records, up to a hundred in one request, shared by all calls of a turn."""
     providers = 20
     for number in range(providers):
         provide(aws_store, f"p{number}")
@@ -219,7 +219,7 @@ def test_settlement_beside_calls_in_flight_causes_no_useless_read(aws_store: Aws
 
 
 def test_providers_with_many_places_are_opened_together(aws_store: AwsStore, clients: Clients) -> None:
-    """None of them takes all that may be claimed for itself, just because it could."""
+    """No provider takes the whole claim, although each could."""
     providers = 12
     for number in range(providers):
         provide(aws_store, f"p{number}", max_in_flight=1_000)

@@ -1,4 +1,4 @@
-"""What only many of something bring up: long stretches of ended runs, many days, one provider's whole day."""
+"""Large numbers: long stretches of ended runs, many days, one provider's whole day."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_promise_10_run_behind_more_ended_runs_than_one_look_reads_still_starts(
 
 @contextmanager
 def meanwhile(clients: Clients, operation: str, act: Any) -> Iterator[None]:
-    """Before the first request of this kind somebody else does something."""
+    """Runs ``act`` before the first request of this kind."""
     event, left = f"before-call.dynamodb.{operation}", [act]
     lock = threading.Lock()
 
@@ -154,7 +154,7 @@ def test_promise_10_a_removed_record_is_kept_while_a_plan_that_saw_it_is_under_w
 
 
 def test_a_providers_queue_is_written_by_one_transaction_at_a_time(aws_store: AwsStore, clients: Clients) -> None:
-    """It is one partition: what AWS gives it is used up by one after the other, and a call must get in between."""
+    """The queue is one partition: transactions use its capacity one after the other, so that a call gets in between."""
     records = 2 * 147
     for name in ("a", "b"):
         batch_stage.put_provider(aws_store, name)
@@ -175,7 +175,7 @@ def test_a_providers_queue_is_written_by_one_transaction_at_a_time(aws_store: Aw
 
 @contextmanager
 def at_once(clients: Clients) -> Iterator[Counter[str]]:
-    """How many transactions on a provider's partition were under way at once, at most."""
+    """Returns the largest number of concurrent transactions on one provider's partition."""
     lock, open_at, most = threading.Lock(), Counter[str](), Counter[str]()
 
     def partitions(params: dict[str, Any]) -> set[str]:

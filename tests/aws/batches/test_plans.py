@@ -69,7 +69,7 @@ def test_promise_10_runs_without_a_wake_message_are_found_by_the_keeper(aws_stor
     day = aws_store.open_day(batch, DATE.isoformat(), start_ms=T0_MS, end_ms=T0_MS + DAY_MS)
     page = placements((1, 1, T0_MS + HOUR_MS))
     enqueue(aws_store._database, day, placings(day, page, missed=False), now_ms=T0_MS)
-    assert aws_store.remove_record(batch, "r0000"), "so no plan comes back to it"
+    assert aws_store.remove_record(batch, "r0000"), "so no later plan revisits it"
     later_ms = T0_MS + 9 * DAY_MS
     aws_store.purge_calls(ended_before_ms=later_ms, dead_before_ms=later_ms, after=0, limit=100)
     assert aws_store.claim_calls(now_ms=later_ms, runs_max=10, lease_ms=1_000) == []
@@ -79,7 +79,7 @@ def test_promise_10_runs_without_a_wake_message_are_found_by_the_keeper(aws_stor
 
 
 def test_planning_a_run_bumps_the_version_that_a_concurrent_claim_checks(aws_store: AwsStore) -> None:
-    """Planned between a claim's look and its write, a run is due before what that claim has seen as the next."""
+    """A run planned between the read and the write of a claim is due before the run that the claim has read."""
     batch = stage(aws_store, 3, 1)
     day = aws_store.open_day(batch, DATE.isoformat(), start_ms=T0_MS, end_ms=T0_MS + DAY_MS)
     first = placements((1, 1, T0_MS), (2, 1, T0_MS + 2 * HOUR_MS))
@@ -90,7 +90,7 @@ def test_planning_a_run_bumps_the_version_that_a_concurrent_claim_checks(aws_sto
     now = aws_store._database.get(RUNS, lane_key(1))
     assert seen is not None
     assert now is not None
-    assert now["version"] > seen["version"], "so a write that believes in what was seen loses"
+    assert now["version"] > seen["version"], "so a write conditional on the old version fails"
 
 
 def test_plan_over_a_faulty_network_enqueues_every_record_once(aws_store: AwsStore, prefix: str) -> None:

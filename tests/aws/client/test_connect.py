@@ -1,4 +1,4 @@
-"""Clients that are found as boto3 finds them; faults that say what to do next; a pool that does not lock itself up."""
+"""Connections from boto3's own configuration, errors that say what to do next, and a thread pool without deadlocks."""
 
 from __future__ import annotations
 

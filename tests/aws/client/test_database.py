@@ -1,4 +1,4 @@
-"""Conditional writes whose loss is a value, reads that miss nothing, in fair weather and in foul."""
+"""Conditional writes that return whether they succeeded, and complete reads, with and without network faults."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ def test_a_batch_of_messages_stays_within_a_megabyte(aws_store: AwsStore) -> Non
 
 @pytest.mark.parametrize("key", [Key("x" * 2_049, "-"), Key("a", "ü" * 513), Key("a", "")])
 def test_name_that_is_too_long_for_a_key_is_not_found(database: Database, key: Key) -> None:
-    """Somebody may ask for anything; the longest that there can be is still asked for."""
+    """A name of any length may be requested; the longest valid one is still looked up."""
     longest = Key("x" * 2_048, "ü" * 512)
     assert database.write(put(ITEMS, row(longest, n=1))).won
     assert database.get(ITEMS, key) is None

@@ -1,4 +1,4 @@
-"""Messages that failed too often are put back from the dead queues: they arrive, and what is stale goes."""
+"""Messages from the dead queues are sent again: valid ones arrive, stale ones are dropped."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def replay(store: AwsStore, *, now_ms: int = T0_MS, messages_max: int = 100) -> 
 
 
 def test_messages_in_dead_queues_are_redriven_and_handled(stage: Stage, target: Target) -> None:
-    """Also within the five minutes in which a FIFO queue swallows what it knows."""
+    """Holds within the five minutes in which a FIFO queue drops duplicates, too."""
     queues: Queues = stage.store._queues
     cycle = Cycle.of(stage)
     day = declare(stage, target, records=1)
@@ -75,7 +75,7 @@ def test_messages_in_dead_queues_are_redriven_and_handled(stage: Stage, target: 
     stage.now.outbox.wake([wake])
     receive_in_vain(queues, "runs.fifo")
     stage.now.outbox.wake([wake])
-    assert stage.depth("runs.fifo") == 0, "SQS knows it, and takes it for nothing"
+    assert stage.depth("runs.fifo") == 0, "SQS drops it as a duplicate"
     counts = NONE | {"ticks-dead": 1, "runs-dead.fifo": 1}
     assert stage.rest("GET", "/v1/status")[1]["dead_messages"] == counts
     told = stage.rest("POST", "/v1/dead/redrive", {"queues": True})

@@ -1,4 +1,4 @@
-"""What DynamoDB's time to live deletes: things that are over by themselves, and nothing that somebody still counts."""
+"""Items with a time to live: only those that simply expire, never one that is still counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables and queues are made once, looked at the second time, and what differs is told."""
+"""Tables and queues are created once; a second call reports differences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""REST through API Gateway's events: what goes in comes in, what comes out goes out."""
+"""REST through API Gateway's events: requests and answers arrive unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A monitor's cycle through the functions: what comes twice, late, shuffled or broken changes nothing."""
+"""A monitor's cycle through the functions: repeated, late, shuffled or broken messages change nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs through the functions: sent, followed to their end, and told."""
+"""Jobs through the functions: sent, followed to their end, and reported to webhook and channels."""
 
 from __future__ import annotations
 
@@ -87,7 +87,9 @@ def test_submitted_job_is_sent_once_as_soon_as_its_stream_record_arrives(
     assert stage.rest("POST", "/v1/jobs", document(3))[0] == 202
     stream.pump()
     assert len(atlas.audit()["measurements"]) == 3
-    assert (stream.given_up, stream.pump()) == ([], 0), "what it wrote itself was in the stream too, and no news"
+    assert (stream.given_up, stream.pump()) == ([], 0), (
+        "the function's own writes were in the stream too and were ignored"
+    )
 
 
 def test_a_job_that_the_index_shows_after_the_stream_is_sent_too(

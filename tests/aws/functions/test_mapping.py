@@ -1,4 +1,4 @@
-"""The runner of event source mappings keeps AWS's rules: what fails comes again, what is reported marks the place."""
+"""The runner of event source mappings follows AWS's rules: failed records are repeated, reports set the checkpoint."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def name_of(record: Record) -> str:
 
 
 class Seen:
-    """A handler that keeps what it saw, and fails what it is told to fail, so often."""
+    """A handler that records what it received, and fails the named records as often as stated."""
 
     def __init__(self, name: Callable[[Record], str], fails: dict[str, int], *, id_of: Callable[[Record], str]) -> None:
         self.names: list[str] = []

@@ -1,4 +1,4 @@
-"""Runs for workers of one's own through the functions: told in order, claimed by name, reported over REST."""
+"""Runs for outside workers through the functions: messages in order, claims by id, reports over REST."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_no_function_calls_a_provider_that_workers_claim_from(stage: Stage, targ
     assert states(stage, day) == {"waiting": 3}
     runs = [json.loads(one.body)["run"] for one in received(stage)]
     assert runs
-    assert len(set(runs)) == len(runs), "what was told twice within five minutes is there once"
+    assert len(set(runs)) == len(runs), "a message sent twice within five minutes is in the queue once"
 
 
 def test_due_release_of_an_outgoing_provider_goes_to_the_work_queue(stage: Stage, target: Target) -> None:

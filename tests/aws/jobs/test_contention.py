@@ -23,7 +23,7 @@ THREADS = 8
 SLOTS = 5
 SENDING_MAX = 3
 FIT = 40
-"""So many measurements fit into each user's day, and so many sends into the account's."""
+"""The number of measurements that fit into each user's day, and of sends that fit into the account's."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What the loops of jobs ask while there is nothing to do: almost nothing, and yet nothing is seen late."""
+"""Requests of idle job loops: almost none, and still no change is seen late."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Patient(AwsBench):
         return Counter(self.requests(work))
 
     def rest(self) -> None:
-        """Until what was written before is known, and nothing is asked any more."""
+        """Runs the loops until they know all earlier writes and make no more requests."""
         self.now_s += 2 * UNSETTLED_S
         look(self.store)
         self.now_s += 2 * UNSETTLED_S
@@ -90,7 +90,9 @@ def test_measurement_parked_by_this_process_is_not_read_again_before_its_time(be
     assert bench.store.next_send_ms() == LATER_MS
     bench.rest()
     assert bench.taken(lambda store: store.next_send_ms()) == {}
-    assert bench.taken(lambda store: heads(store, now_ms=LATER_MS - 1))["Query"] == 2, "who has nothing left, leaves"
+    assert bench.taken(lambda store: heads(store, now_ms=LATER_MS - 1))["Query"] == 2, (
+        "a user with nothing queued leaves the queue"
+    )
     assert bench.taken(lambda store: heads(store, now_ms=LATER_MS - 1))["Query"] == 1, "the line alone"
     assert [item.handle for item in heads(bench.store, now_ms=LATER_MS + 1, each_max=9)] == [
         second.handle,

@@ -1,4 +1,4 @@
-"""Checkers that read the outgoing queue themselves: a message may be lost, doubled or early, and no run is for long."""
+"""Checkers that read the outgoing queue themselves: a lost, doubled or early message delays no run for long."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def facts(found: list[dict[str, Any]]) -> list[tuple[int, int]]:
 
 
 def offered_in_passes(store: AwsStore, *, from_ms: int) -> list[int]:
-    """At which minutes from then something was offered; there is a pass before, at and after each age."""
+    """Returns the minutes at which something was offered; there is a pass before, at and after each age."""
     ages = [age_ms // MINUTE_MS for age_ms in AGES_MS]
     passes = [0, *(minute for age in ages for minute in (age - 5, age, age + 5))]
     return [m for m in passes for _ in range(store.offer_again(now_ms=from_ms + m * MINUTE_MS))]

@@ -1,4 +1,4 @@
-"""What is spread over partitions, and what is more than one transaction holds, behaves as if it were neither."""
+"""Data spread over partitions, and writes larger than a transaction, behave like single ones."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def test_number_of_shards_grows_with_the_highest_generation(
     for last in range(1_000 * SHARDS_MAX):
         counts[shard(last)] += 1
         if last % 1_000 == 0 or last < 1_000:
-            assert set(shards(last)) == set(counts), "all that are used are asked, and no other"
-            assert max(counts.values()) < max(GENERATIONS_EACH + 1, 1.3 * last / SHARDS_MAX), "one of them is crowded"
+            assert set(shards(last)) == set(counts), "exactly the used shards are queried"
+            assert max(counts.values()) < max(GENERATIONS_EACH + 1, 1.3 * last / SHARDS_MAX), "one shard is crowded"
     assert len(shards(0)) == 1
     assert len(counts) == SHARDS_MAX
     assert min(counts.values()) > 800
@@ -124,7 +124,7 @@ def test_owner_with_many_monitors_has_several_queues_and_claims_query_all() -> N
 def test_entry_armed_in_a_new_shard_is_due_for_all_processes(
     store: AwsStore, other: AwsStore, database: Database, *, patient: bool
 ) -> None:
-    """Another has looked before there was such a shard, and relies on what it has seen for a while."""
+    """Another process read the number of shards before this shard existed, and caches it for a while."""
     now_s = 0.0
     counter = ChangeCounter(database, clock_s=lambda: now_s)
     counter.caches_indexes = patient

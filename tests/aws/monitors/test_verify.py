@@ -1,4 +1,4 @@
-"""Damage that no code of ours does is found by verify, each kind by its own words; and faults of the wire do none."""
+"""``verify`` reports each kind of damage in its own words; network faults cause none."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_promise_5_dropped_doubled_and_throttled_requests_neither_lose_nor_doubl
 
 
 def _made(store: AwsStore, worker: AwsStore, name: str) -> Monitor:
-    """Asked of a shaken worker until it is there: an answer that did not come says nothing."""
+    """Repeats the put through the faulty network until the monitor exists: a lost answer says nothing."""
     for _ in range(20):
         try:
             put(worker, name, spec())
@@ -164,7 +164,7 @@ def _made(store: AwsStore, worker: AwsStore, name: str) -> Monitor:
 
 
 def _round(store: AwsStore, worker: AwsStore, *, now_ms: int) -> None:
-    """Ticks until nothing is due, and what they made is carried out."""
+    """Ticks until nothing is due, then claims and settles the runs."""
     for _ in range(20):
         if not store.due(now_ms=now_ms, limit=1):
             return

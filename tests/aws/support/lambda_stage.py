@@ -56,11 +56,11 @@ CACHES = (
 )
 SECRET = "a secret of a test, long enough"
 TIME_S = 660.0
-"""What the function with the most time to spare has."""
+"""The remaining time of the function with the longest time-out, in seconds."""
 
 
 class Context(LambdaContext):
-    """What a function is told of itself."""
+    """The context argument of a function."""
 
     def __init__(self, left_s: float = TIME_S) -> None:
         self._function_name = "test"
@@ -97,7 +97,7 @@ class Stage:
     clock: Shifted = field(default_factory=Shifted)
 
     def at(self, shift_ms: int) -> None:
-        """From now on the functions' clock is so much ahead."""
+        """Sets the functions' clock ahead by this much."""
         self.clock.ahead_ms = shift_ms
 
     @property
@@ -175,7 +175,7 @@ class Cycle:
     def until(self, holds: Callable[[], object], *, within_s: float = 90.0) -> None:
         end_s = time.monotonic() + within_s
         while not holds():
-            assert time.monotonic() < end_s, "it has not come to that in time"
+            assert time.monotonic() < end_s, "the condition did not come true in time"
             self.turn()
             time.sleep(0.05)
 

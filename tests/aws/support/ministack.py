@@ -184,7 +184,7 @@ def guarded_clients(url: str) -> Iterator[Clients]:
 
 
 def plain_client(service: str, url: str, config: Config | None = None) -> Any:
-    """A client of any service, held to AWS's limits too."""
+    """Returns a client of any service, held to AWS's limits too."""
     client = boto3.session.Session(
         aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
     ).client(service, endpoint_url=url, config=config)

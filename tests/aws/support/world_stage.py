@@ -97,7 +97,7 @@ class Stage:
                 "timeout": "1s",
                 "max_in_flight": most,
             }
-            # However often somebody who called is killed, or is too slow: it is not given up.
+            # The run is not given up, however often its caller is killed or is too slow.
             body |= {"retry": {"max_attempts": 20}}
             put_provider(self.store, VAULT, name, json.dumps(body).encode(), now_ms=now_ms())
 
@@ -244,7 +244,7 @@ class Editor:
         self._thread.join(30)
 
     def _edit(self) -> None:
-        """Who is not answered asks the next one, as a client does that knows two addresses; each name is used once."""
+        """Tries the next address after a lost answer, as a client with two addresses does; each name is used once."""
         for number in itertools.count():
             if self._ended.wait(0.05):
                 return
@@ -258,7 +258,7 @@ class Editor:
 
     def _acknowledged(self, answer: tuple[int, Any] | None, status: int) -> bool:
         self.unanswered += answer is None
-        # Also what is there to say that a store is out of reach for a moment is an answer, and no promise.
+        # An answer that the store is unavailable for a moment is an answer, but acknowledges nothing.
         return answer is not None and answer[0] == status
 
 
