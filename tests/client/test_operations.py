@@ -31,7 +31,7 @@ TOMORROW = (datetime.now(UTC) + timedelta(days=1)).date()
 
 
 def fire(world: World, runs: int) -> None:
-    """Ticks until so many runs were made: a first due time may lie a few milliseconds ahead."""
+    """Ticks until this many runs were made: a first due time may lie a few milliseconds ahead."""
     until_s = time.monotonic() + 10
     while (runs := runs - world.fire()) > 0:
         assert time.monotonic() < until_s
@@ -101,7 +101,7 @@ def test_list_with_a_limit_asks_for_no_more_than_that(alice: Any) -> None:
     alice.monitors.put_many([{"id": f"m{number}", "check": OUTGOING, "every": "1h"} for number in range(5)])
     found = alice.monitors.list(limit=3)
     assert [one.id for one in found] == ["m0", "m1", "m2"]
-    assert [one.id for one in found] == ["m0", "m1", "m2"], "a second loop asks anew"
+    assert [one.id for one in found] == ["m0", "m1", "m2"], "a second loop requests the pages again"
     assert list(alice.monitors.list(limit=0)) == []
 
 

@@ -51,7 +51,7 @@ def quick(client: Any) -> Any:
 
 
 def asked(connect: Connect, script: Sequence[Act], ask: Any) -> tuple[Any, list[Any]]:
-    """What came of it, also if it was raised, and the requests."""
+    """Returns the result or the raised error, and the requests."""
     with ScriptedServer(script) as server:
         try:
             came: Any = ask(quick(connect(server.url, "t")))
@@ -152,7 +152,9 @@ def test_edit_whose_put_lost_its_answer_is_not_applied_twice(connect: Connect) -
     assert [one.method for one in requests] == ["GET", "PUT", "PUT", "GET"]
     other = Say(200, account | {"concurrent": 7}, {"etag": '"3"'})
     came, requests = asked(connect, [before, HangUp(), mismatch, other], double)
-    assert isinstance(came, PreconditionFailed), "somebody wrote onto what may be ours: not again"
+    assert isinstance(came, PreconditionFailed), (
+        "another client wrote after our put, which may have counted: no second try"
+    )
 
 
 def test_stream_from_a_generator_is_not_sent_again_but_one_from_a_list_is(connect: Connect) -> None:

@@ -23,7 +23,7 @@ Lines = list[Any]
 
 
 def stop_when(worker: Worker, true: Callable[[], bool], *, within_s: float = 20) -> threading.Thread:
-    """Stops the worker from another thread, as soon as that is so."""
+    """Stops the worker from another thread as soon as the condition is true."""
 
     def watch() -> None:
         until_s = time.monotonic() + within_s
@@ -37,7 +37,7 @@ def stop_when(worker: Worker, true: Callable[[], bool], *, within_s: float = 20)
 
 
 def carry_out(script: QueueScript, url: str, function: Callable[[Any], object], *, ends: int, **options: Any) -> Lines:
-    """Runs the function until so many runs have ended; returns the log."""
+    """Runs the worker until this many runs have ended; returns the log."""
     client = Client(url, "t")
     worker = Worker(client)
     worker.checker(**options)(function)
