@@ -1,4 +1,4 @@
-"""Alerts: stored once by their id, found when they are due, changed only by who has seen their newest version."""
+"""Alerts: stored once by their id, found when they are due, changed only at their newest version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What admins and owners of jobs are told of: days that ended, new dead letters, refused keys, finished jobs."""
+"""Alerts for admins and owners of jobs: ended days, new dead letters, refused keys, finished jobs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_day_with_an_open_run_raises_no_alert_until_the_run_ends(store: Store) -
 def test_new_dead_letters_of_a_batch_are_one_message_and_old_ones_none(store: Store) -> None:
     bury(store, 2)
     now_ms = T0_MS + SETTLED_MS + MINUTE_MS
-    assert look(store, now_ms) == Noticed(), "what lies there already is old news"
+    assert look(store, now_ms) == Noticed(), "existing dead letters raise no alert"
     bury(store, 3, batch="second", first_ms=now_ms + 1_000)
     assert look(store, now_ms + MINUTE_MS) == Noticed(), "they may not all be written yet"
     assert look(store, now_ms + 3 * MINUTE_MS) == Noticed(dead_letters=1)

@@ -1,4 +1,4 @@
-"""Sessions of the dashboard: as good as their token, on either engine."""
+"""Sessions of the dashboard last as long as their token, on both engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is told of an alert, through which channels, how often; and what silences hold back."""
+"""Delivery of alerts: to whom, through which channels, how often, and which alerts silences hold back."""
 
 from __future__ import annotations
 

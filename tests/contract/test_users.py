@@ -43,7 +43,7 @@ def test_user_edit_changes_only_the_named_fields(store: Store, other: Store) -> 
 @pytest.mark.parametrize("change", [UserEdit(role="user"), UserEdit(disabled=True), None], ids=str)
 def test_last_admin_cannot_be_demoted_disabled_or_removed(store: Store, change: UserEdit | None) -> None:
     store.edit_user("ann", UserEdit(role="admin"))
-    store.edit_user("bob", UserEdit(role="admin", disabled=True))  # who is disabled gives no rights
+    store.edit_user("bob", UserEdit(role="admin", disabled=True))  # a disabled admin does not count
     before = store.user("ann")
     with pytest.raises(LastAdmin, match="'ann' is the last admin"):
         give_up(store, "ann", change)
@@ -53,7 +53,7 @@ def test_last_admin_cannot_be_demoted_disabled_or_removed(store: Store, change: 
     give_up(store, "ann", change)
     with pytest.raises(LastAdmin):
         give_up(store, "bob", change)
-    assert store.remove_user("ann") == (change is not None), "who is no admin may go"
+    assert store.remove_user("ann") == (change is not None), "a plain user may be removed"
 
 
 @pytest.mark.parametrize("change", [UserEdit(role="user"), UserEdit(disabled=True), None], ids=str)

@@ -93,7 +93,7 @@ def test_record_put_after_its_removal_is_created(store: Store) -> None:
 
 @pytest.mark.parametrize("beside", [{}, {"early": "b"}])
 def test_newcomers_of_one_put_come_in_the_order_of_the_put(store: Store, beside: dict[str, str]) -> None:
-    """Also beside one that is there already."""
+    """Holds beside an existing record, too."""
     batch = put_records(store, {"early": "a"})
     store.open_day(batch, "2026-09-22", start_ms=T0_MS, end_ms=T0_MS + DAY_MS)
     names = ["r8", "r11", "b", "z", "a"]
@@ -113,7 +113,7 @@ def test_records_are_newcomers_only_while_a_day_is_on(store: Store, providers: t
     assert [newcomer.provider for newcomer in store.late_records(batch, limit=10)] == [providers[0]]
     comes = [RecordSpec("off", "a"), RecordSpec("early", "b", "/new")]
     store.put_records(batch, comes, now_ms=T0_MS + 1)
-    assert len(store.late_records(batch, limit=10)) == 3, "what woke up or moved to another provider too"
+    assert len(store.late_records(batch, limit=10)) == 3, "records that became active or changed their provider, too"
     assert len(store.late_records(batch, limit=2)) == 2
     assert len(store.late_order(batch).records) == 3
     store.remove_record(batch, "late")

@@ -1,4 +1,4 @@
-"""Retention of batches' runs, their counts, and what the store finds wrong with itself."""
+"""Retention of batches' runs, their counts, and what ``check`` finds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def stage(store: Store, records: int = 6) -> tuple[Batch, Day]:
 
 
 def settle(store: Store, *, failed: frozenset[str] = frozenset()) -> int:
-    """Lets every run of the day end on time, one after the other; how many did."""
+    """Ends every run of the day on time, one after the other. Returns how many ended."""
     ended = 0
     for _ in range(1_000):
         now_ms = store.next_call_ms()

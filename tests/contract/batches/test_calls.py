@@ -90,7 +90,7 @@ def test_a_claim_is_bounded_and_providers_do_not_wait_for_each_other(store: Stor
 def test_promise_13_claim_is_shared_evenly_by_wide_providers_and_unused_places_go_to_others(
     store: Store, turns: tuple[str, str]
 ) -> None:
-    """Whichever stands first: by name, by number or by time."""
+    """Holds for any order of the two providers: by name, by number or by time."""
     first, second = turns
     numbers = {name: provide(store, name, max_in_flight=20) for name in turns}
     batch = make_batch(store)
@@ -327,7 +327,7 @@ def test_calls_do_not_wait_for_the_old_time_after_the_clock_was_set_back(store: 
 
 
 def test_retry_starts_before_its_due_time_comes_again_after_the_clock_was_set_back(store: Store) -> None:
-    """Also behind one that ended: what was tried before is looked at when it may be tried again."""
+    """Holds behind an ended run, too: a retry is looked at when it may be tried again."""
     provide(store, "a", max_in_flight=2)
     plan(store, make_batch(store), every(10, 2))
     first, second = claim(store, T0_MS + 10)

@@ -1,4 +1,4 @@
-"""A batch is deleted whole, in bounded passes: nothing more starts, and what is out comes to its end."""
+"""A batch is deleted completely, in bounded passes: no run starts any more, and runs in flight end first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that are not to start where they stand: their record or batch has changed since the day was planned."""
+"""Runs that must not start as planned, because their record or batch has changed since."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_runs_of_a_paused_batch_let_others_pass_and_return_to_their_place(store:
     run = run_of(store, "r0")
     assert (run.state, bool(run.reason)) == ("aside", True)
     make_batch(store)
-    # What returns is due before the run that is out, and still waits for it.
+    # The returned run is due before the run in flight, and still waits for it.
     assert claim(store, T0_MS + 30) == []
     assert settle(store, calls[0], now_ms=T0_MS + 40)
     seen = []

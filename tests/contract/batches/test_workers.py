@@ -198,7 +198,7 @@ def test_waiting_runs_are_claimed_by_workers_once_their_provider_became_outgoing
     (call,) = claim(store, T0_MS + 100)
     assert claim(other, T0_MS + 101) == []
     work_at(store)
-    # What is out stays with the one who has it, and keeps its place.
+    # A run in flight stays with its claimer and keeps its place.
     assert take(store, number, T0_MS + 110) == []
     assert claim(store, T0_MS + 110) == claim(other, T0_MS + 110) == []
     assert settle(store, call, now_ms=T0_MS + 120)

@@ -1,4 +1,4 @@
-"""Fair: ``verify`` says so of a store that gives turns, and notices one that does not, from what is stored."""
+"""Fairness: ``verify`` passes a store that gives turns and notices one that does not, from stored facts alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fairness(store: Store, *, now_ms: int) -> Verdict:
 
 
 def first_takes_all(self: Seats, wishes: Sequence[Wish]) -> list[int]:
-    """A claim that knows no turns: whoever comes first by name takes what there is."""
+    """A claim that ignores turns: the first owner by name gets everything."""
     left, shares = self.room, dict.fromkeys([wish.owner for wish in wishes], 0)
     for owner, wanted in sorted(wishes):
         shares[owner] = min(left, wanted)

@@ -1,4 +1,4 @@
-"""Duties: what one process of many does in turn."""
+"""Duties: periodic tasks that one process of many takes at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retention of jobs: bounded, with books that balance, and nothing is removed that somebody still waits for."""
+"""Retention of jobs: bounded, with balanced books, and never of a job that still has a webhook or a slot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LATER_MS = T0_MS + 3 * DAY_MS
 
 
 def finished_job(store: Store, key: str, count: int = 1, *, webhook: str | None = None) -> StoredJob:
-    """Everything of it was sent and has ended."""
+    """Makes a job whose measurements were all sent and have ended."""
     job = admitted(store, count, webhook=webhook)
     for _ in range(count):
         done(store, send(store, key), spent=42)

@@ -1,4 +1,4 @@
-"""What waits to be sent, as it is read without changing it; and where a job stands in it."""
+"""The queue of sends, read without changing it, and the place of a job in it."""
 
 from __future__ import annotations
 

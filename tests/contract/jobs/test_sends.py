@@ -188,7 +188,7 @@ def test_slot_of_an_account_is_held_until_ripe_no_longer_counts_it(store: Store)
     store.note_progress([Progress(sent.handle, 1, ((2, 7),))])
     store.end([Ending(sent.handle, 1, "done", "", 42, 7, frees_slot=False)], now_ms=T0_MS)
     assert money(store) == (42, 0)
-    # While it runs, RIPE reckons with all that was asked for.
+    # While it runs, RIPE counts everything that was requested.
     assert quotas(store) == {"concurrent": (0, 1), "results": (0, 10), "credits": (0, 60)}
     assert [one.handle for one in store.holding("done", after=0, limit=10)] == [sent.handle]
     assert store.free_slots([(sent.handle, 1), (sent.handle, 1)], now_ms=T0_MS) == [True, False]
@@ -249,7 +249,7 @@ def test_send_of_a_dead_sender_becomes_unknown(store: Store, other: Store) -> No
     assert other.lose_sends(intent_before_ms=T0_MS, look_ms=T0_MS + 9) == 0
     assert other.lose_sends(intent_before_ms=T0_MS + 1, look_ms=T0_MS + 9) == 1
     assert (again(store, begun).state, again(store, begun).next_ms) == ("unknown", T0_MS + 9)
-    assert store.answer(begun.handle, 1, Sent((5,)), now_ms=T0_MS)  # it lived after all
+    assert store.answer(begun.handle, 1, Sent((5,)), now_ms=T0_MS)  # its sender was alive after all
 
 
 def test_parked_measurement_lets_others_pass_and_returns_to_its_place(store: Store) -> None:

@@ -35,7 +35,7 @@ def test_sends_in_progress_never_exceed_their_limit(store: Store, other: Store) 
     before = quotas(store)
     assert try_begin(other, key, sending_max=2) == Busy()
     assert (quotas(store), heads(store)[0].state, heads(store)[0].attempt) == (before, "queued", 0)
-    store.answer(first.handle, 1, Unsure("lost", T0_MS + 1), now_ms=T0_MS)  # what is unknown is not being sent
+    store.answer(first.handle, 1, Unsure("lost", T0_MS + 1), now_ms=T0_MS)  # an unknown send is not in progress
     assert isinstance(try_begin(other, key, sending_max=2), StoredMeasurement)
 
 
@@ -91,7 +91,7 @@ def test_slots_are_expected_back_at_the_end_of_the_measurements_that_hold_them(s
     first = send(store, key)
     send(store, key, now_ms=T0_MS + 1_000)
     send(store, key, now_ms=T0_MS + 1_000)
-    begin(store, key, now_ms=T0_MS + 2_000)  # nobody knows when
+    begin(store, key, now_ms=T0_MS + 2_000)  # its end is unknown
     ends_ms = expected_end_ms(first.measurement, sent_ms=T0_MS)
     assert ends_ms > T0_MS
 

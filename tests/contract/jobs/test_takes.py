@@ -1,4 +1,4 @@
-"""One run of an outgoing queue, taken by its name: for checkers that were told of it by a message."""
+"""Claims of a single outgoing run by its id, for checkers that received a message about it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What advancing in one act promises of each entry, whatever the engine."""
+"""Advancing entries on time in one transaction, on every engine."""
 
 from __future__ import annotations
 

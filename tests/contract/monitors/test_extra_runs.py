@@ -1,4 +1,4 @@
-"""Runs that somebody asked for, beside the cadence."""
+"""Runs on request, beside the cadence."""
 
 from __future__ import annotations
 

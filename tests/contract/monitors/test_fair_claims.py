@@ -47,7 +47,7 @@ def let_wait(store: Store, owner: str, count: int, check: Check = GET, *, prefix
 def claim_checks(
     store: Store, out: list[Claimed], *, places: int, owner_max: int, target_max: int, now_ms: int = T0_MS
 ) -> list[Claimed]:
-    """What a process with so many places claims that has these out."""
+    """Claims like a process with this many places that has these runs out."""
     held = Counter((item.owner, target_of(item.check)) for item in out)
     given = Places(owner_max, target_max, held)
     return store.claim(CHECKS, now_ms=now_ms, runs_max=places - len(out), lease_ms=LEASE_MS, places=given)
@@ -81,7 +81,7 @@ def test_promise_13_owners_take_turns_when_each_claim_has_one_place(store: Store
 
 
 def test_promise_13_newly_waiting_owner_has_its_turn_behind_all_waiting_owners(store: Store) -> None:
-    """Also if the others were served after that owner's last turn: they have waited since."""
+    """Holds even if the others were served after that owner's last turn: they have waited since."""
     let_wait(store, "bob", 1)
     let_wait(store, "ann", 3)
     assert [claim(store, runs_max=1)[0].owner for _ in range(2)] == ["bob", "ann"]
@@ -197,7 +197,7 @@ def test_promise_10_run_that_waits_for_a_place_has_that_reason(store: Store) -> 
 
 
 def test_superseded_runs_do_not_count_as_checks_that_wait_for_a_place(store: Store) -> None:
-    """Else its owner's next run would be said to wait for one."""
+    """Otherwise its owner's next run would seem to wait for a place."""
     armed(store, "a", overlap="queue")
     for minute in range(4):
         tick(store, now_ms=T0_MS + minute * MINUTE_MS, catch_up=CatchUp(waiting_max=1))

@@ -270,7 +270,7 @@ def test_health_change_without_an_outcome_is_refused_if_the_record_has_changed(s
 
 
 def late_round(store: Store, *, now_ms: int, limit: int = 500) -> int:
-    """Passes until the round is over. Returns how many were told to be late."""
+    """Makes passes until the round is over. Returns the number of late alerts."""
     told_now, after = 0, 0
     for _ in range(100):
         report = tell_late(store, after=after, now_ms=now_ms, limit=limit)

@@ -92,7 +92,7 @@ def furnish(store: Store) -> None:
 
 
 def walk(store: Store, query: MonitorQuery, *, limit: int, now_ms: int = NOW_MS) -> list[MonitorView]:
-    """All pages, one after the other; none has more than it may, and none comes for ever."""
+    """Reads all pages one after the other, each within its limit, up to a bounded number."""
     found: list[MonitorView] = []
     mark = START
     for _ in range(1_000):
@@ -135,7 +135,7 @@ def furnished(store: Store) -> Store:
 def test_every_monitor_query_equals_the_rule_of_core_in_pages_of_any_size(
     furnished: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without indexes, with indexes, and with pages that look at little."""
+    """Tries queries without indexes, with indexes, and with pages that read few monitors."""
     healths = {view.health for view in walk(furnished, MonitorQuery(), limit=100)}
     assert healths == {"ok", "failing", "late", "new", "paused"}
     for looks_max, chunk in ((1_000, 250), (7, 3)):

@@ -1,4 +1,4 @@
-"""Advancing what is on time in one act does just what reading, deciding and committing would do."""
+"""Advancing entries on time in one transaction does exactly what reading, deciding and committing would do."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def tick_as_daemons_do(store: Store, *, now_ms: int, catch_up: CatchUp) -> None:
 
 
 def history(store: Store, *, now_ms: int) -> object:
-    """All that can be seen of a store: entries, and runs by monitor, but for the order between monitors."""
+    """Returns everything visible in a store: entries, and runs by monitor, without an order between monitors."""
     every = [monitor for owner in OWNERS for monitor in store.monitors(owner, after="", limit=100)]
     entries = store.entries([monitor.generation for monitor in every], now_ms=now_ms)
     runs = [

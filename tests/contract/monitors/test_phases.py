@@ -1,4 +1,4 @@
-"""Phases on a real store: monitors are spread, nobody is moved, and circles follow their entries."""
+"""Phases on a real store: new monitors are spread, existing ones are not moved, and circles follow their entries."""
 
 from __future__ import annotations
 

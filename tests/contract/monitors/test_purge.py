@@ -1,4 +1,4 @@
-"""Purge: runs that were settled long ago are deleted, runs that nobody started in time are ended."""
+"""Purge: runs settled long ago are deleted, runs that were not started in time are ended."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_purge_deletes_at_most_the_limit_and_goes_on_next_time(store: Store) -> 
 
 
 def test_purge_passes_over_all_queues_until_none_has_more(store: Store, by_request: bool) -> None:  # noqa: FBT001
-    """However few a pass takes, the passes after it come to every queue, and the last one says that it is the last."""
+    """With small passes, too, later passes reach every queue, and the last one says that it is the last."""
     owners = ["ann", "bob", *(f"u{number}" for number in range(2 if by_request else 6))]
     for owner in owners:
         store.add_user(user(owner))
@@ -114,7 +114,7 @@ def test_superseded_runs_behind_an_open_run_do_not_block_the_purge_of_others(
     by_request: bool,  # noqa: FBT001
     limit: int,
 ) -> None:
-    """They stay for as long as it is open, however many there are."""
+    """Superseded runs stay as long as the open run before them, however many there are."""
     superseded = 5 if by_request else 70
     catch_up = CatchUp(waiting_max=1)
     queued = armed(store, "queued", overlap="queue")
@@ -151,7 +151,7 @@ def test_runs_that_ended_late_keep_no_others_from_being_purged(
 
 
 def test_run_behind_a_claimed_run_does_not_block_the_expiry_of_others(store: Store) -> None:
-    """Nobody has looked at it yet: it stands at the head of the queue when the others are to end."""
+    """No claim has read it yet: it is at the head of the queue when the others expire."""
     first, other = (armed(store, name, check=OUTGOING) for name in ("first", "other"))
     make_runs(store, first, 2)
     make_runs(store, other, 2)

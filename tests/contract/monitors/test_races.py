@@ -47,7 +47,7 @@ def race(act: Callable[[Store], T], store_factory: Opener) -> list[T]:
 def test_promise_5_concurrent_ticks_make_each_run_once(
     store: Store, store_factory: Opener, *, by_request: bool
 ) -> None:
-    """However few there are: each is raced for by all, in each minute."""
+    """Every thread races for every entry in each minute."""
     count, minutes, limit = (12, 4, 3) if by_request else (40, 10, 7)
     monitors = armed_all(store, (f"m{number}" for number in range(count)), overlap="queue")
 

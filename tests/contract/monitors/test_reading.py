@@ -1,4 +1,4 @@
-"""What is shown: runs, glances, counts."""
+"""Reads of runs, glances and counts."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_status_counts_users_monitors_entries_changes_and_runs(store: Store, oth
     settle(store, out)
     settled = other.status()
     assert (settled.runs_waiting, settled.runs_out) == (4, 0)
-    assert settled.oldest_waiting_due_ms == T0_MS + 9_000, "a made-up run waits since its moment"
+    assert settled.oldest_waiting_due_ms == T0_MS + 9_000, "a made-up run waits since its postponed time"
     store.remove_monitors([RemoveMonitor("ann", "c")])
     arm_all(store, T0_MS)
     assert store.status().changes == 0
@@ -182,7 +182,7 @@ def test_status_shows_since_when_a_run_behind_a_leased_run_waits_and_when_it_can
 def test_status_counts_the_wait_of_a_made_up_run_from_its_postponed_time(
     store: Store, other: Store, *, looked_at: bool, gone: bool
 ) -> None:
-    """Whether a claim has seen it behind the one that is out, and whether its monitor is still there, is no matter."""
+    """Holds whether or not a claim has read the run behind the leased one, and whether its monitor exists or not."""
     monitor = armed(store, "a")
     moment_ms = T0_MS + HOUR_MS
     make_runs(store, monitor, 2, after_ms=moment_ms)

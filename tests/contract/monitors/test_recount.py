@@ -1,4 +1,4 @@
-"""Counts of phases that are wrong are found and set right, also while monitors come and go."""
+"""Wrong counts of phases are found and corrected, even while monitors are added and removed."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_recount_page_is_counted_again_if_a_monitor_moved_while_it_was_read(stor
     put(store, ["a", "b", "c"])
 
     class Moves:
-        """The store, on which somebody removes a monitor between the reads of a page and its write."""
+        """A store on which another process removes a monitor between the read of a page and its write."""
 
         def __init__(self) -> None:
             self.left = ["a", "b"]

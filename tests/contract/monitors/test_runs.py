@@ -95,7 +95,7 @@ def test_store_returns_when_the_next_check_may_be_claimed(store: Store) -> None:
     make_runs(store, armed(store, "a"))
     soon_ms = store.next_run_ms()
     assert soon_ms is not None
-    assert soon_ms <= T0_MS, "too early is as good as right"
+    assert soon_ms <= T0_MS, "too early is allowed"
     (item,) = claim(store)
     assert store.next_run_ms() == item.lease_until_ms
     assert settle(store, [item], Retry(reason="again", not_before_ms=T0_MS + 5_000)) == [True]
@@ -407,7 +407,7 @@ def test_lease_ends_in_its_own_time_after_the_clock_was_set_back(store: Store) -
 
 
 def test_run_behind_another_starts_as_soon_as_that_ends_after_the_clock_was_set_back(store: Store) -> None:
-    """It never had to wait for a time: by the clock of its making it could have started at once."""
+    """The run never had to wait for a time: by the clock at its creation it could have started at once."""
     monitor, day_ms = armed(store, "a"), 86_400_000
     make_runs(store, monitor, 2)
     assert store.commit([Advance(due_of(store, monitor), T0_MS + day_ms, ())], now_ms=T0_MS) == [True]
