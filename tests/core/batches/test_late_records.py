@@ -1,4 +1,4 @@
-"""Records that come while their batch's day is on, and days that run again: evenly over the rest, and nobody moves."""
+"""Records added during their batch's day, and reruns: spread evenly over the rest, without moving other runs."""
 
 from __future__ import annotations
 

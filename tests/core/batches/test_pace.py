@@ -125,7 +125,7 @@ policies = st.builds(
 def test_every_run_starts_in_order_and_within_the_policy_whatever_happens(
     by: Policy, offsets_ms: list[int], seed: int
 ) -> None:
-    """Slow and failing calls, workers that vanish with a lease, a claimer that looks only when it is told to."""
+    """Slow and failing calls, workers that vanish with a lease, a claimer that looks only at the announced times."""
     chance = random.Random(seed)
     provider = Provider(by, [T0_MS + offset for offset in offsets_ms], end_ms=T0_MS + 30_000, phase=chance.random())
     now_ms, ready_ms = T0_MS + chance.randrange(0, 40_000), 0
@@ -303,7 +303,7 @@ def test_promise_7_many_providers_that_wake_together_do_not_start_together() -> 
 
 
 def test_a_provider_is_staggered_once_however_late_it_is_looked_at() -> None:
-    """A claimer that has too much to do must not put a run off again and again."""
+    """A busy claimer must not postpone a run again and again."""
     backlog = Backlog(60_000, T0_MS + 10**8)
     front = waiting(T0_MS - 50_000, T0_MS + 10_000)
     first = look(front[:1], backlog=backlog, phase=0.9)

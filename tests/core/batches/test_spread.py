@@ -291,7 +291,7 @@ def test_a_late_record_looks_at_a_bounded_part_of_the_rest(place: int, runs: int
 
 
 class Day:
-    """A planned day, changed while it runs; nobody in it is ever moved."""
+    """A planned day that changes while it runs; no run in it is ever moved."""
 
     def __init__(self, counts: list[int], *, seed: int, look_runs: int = LOOK_RUNS) -> None:
         self.chance = random.Random(seed)
@@ -364,7 +364,7 @@ def test_promise_7_thousands_of_adds_and_removes_leave_no_gap_above_four_ideal_o
 @pytest.mark.parametrize("counts", list(SHAPES.values()), ids=list(SHAPES))
 @pytest.mark.parametrize("seed", [301, 302])
 def test_random_removals_and_additions_open_no_gap_above_five_times_the_ideal(counts: list[int], seed: int) -> None:
-    """Nobody is moved to close them. A rule that minds the whole alone goes over four here as well."""
+    """No run is moved to close a gap. A rule for the whole day alone exceeds four here as well."""
     day = Day(counts, seed=seed)
     for step in range(2_000):
         if day.chance.random() < 0.5:

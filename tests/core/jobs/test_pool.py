@@ -87,7 +87,7 @@ def test_equal_accounts_are_used_evenly(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_equal_accounts_are_used_evenly_even_when_every_slot_is_taken(seed: int) -> None:
-    """Who has a free slot is then no choice of ours; what it is given is."""
+    """The pool then cannot choose which account has a free slot, only what it is given."""
     ends = simulate_sends([account(f"a{i}") for i in range(10)], sends=3_000, seed=seed, gap_ms=500).values()
     assert jain([one.sends for one in ends]) >= 0.99
     assert jain([used(one.credits) for one in ends]) >= 0.99
@@ -96,7 +96,7 @@ def test_equal_accounts_are_used_evenly_even_when_every_slot_is_taken(seed: int)
 
 @given(st.lists(st.integers(1, 300), min_size=8, max_size=60))
 def test_waiting_user_is_not_passed_over_for_long(sizes: list[int]) -> None:
-    """Of one account: every second send takes the first, so what has n before it goes within 2n + 2 sends."""
+    """With one account every second send takes the first user: a user behind n others is served within 2n + 2 sends."""
     one = account("a")
     waiting = [(number, cost(6 * size, size)) for number, size in enumerate(sizes)]
     sent: list[int] = []

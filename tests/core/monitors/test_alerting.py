@@ -1,4 +1,4 @@
-"""Health follows outcomes: thresholds, what is told, the limit of an hour, lateness and certificates."""
+"""Health follows outcomes: thresholds, alerts, the hourly limit, lateness and certificates."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def fold(
 
 
 def naive(outcomes: str, *, after: int, recover: int) -> tuple[bool, int, list[str]]:
-    """Health after a history, told from the whole of it at each step."""
+    """Health after a history, recomputed from all of it at each step."""
     failing, events = False, []
     for length in range(1, len(outcomes) + 1):
         history = outcomes[:length]

@@ -156,7 +156,7 @@ def refusal(body: bytes, *, pointer: str = "") -> list[str]:
 @pytest.mark.parametrize(
     ("document", "pointer"),
     [
-        # what belongs to the store, and what nobody knows
+        # fields of the store, and unknown fields
         (monitor(owner="eve"), "/owner"),
         (monitor(counter=1), "/counter"),
         (monitor(credits_spent=1), "/credits_spent"),

@@ -1,4 +1,4 @@
-"""When measurements are sent and jobs end, where each figure can be said by hand."""
+"""When measurements are sent and jobs end, where each figure can be computed by hand."""
 
 from __future__ import annotations
 
