@@ -1,4 +1,4 @@
-"""The next hours over REST: everybody's for admins, one's own for users, and refusals that name the field."""
+"""The next hours over REST: of all users for admins, their own for users, and refusals that name the field."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def test_promise_13_put_of_one_user_does_not_wait_for_the_bulk_puts_of_another(
     writers, items = 4, 1_000
     assert isinstance(world.system.store, SqliteStore)
     with ThreadPoolExecutor(writers + 1) as pool:
-        with world.system.store._db.write():  # nobody commits until all have come
+        with world.system.store._db.write():  # no commit happens until all requests have arrived
             bulks = [pool.submit(alice, "PUT", PATH, _many(writer, items)) for writer in range(writers)]
             # However long this is, the test holds; it is so long that hers have come before his.
             time.sleep(0.5)
@@ -107,7 +107,7 @@ def test_promise_13_put_of_one_user_does_not_wait_for_the_bulk_puts_of_another(
         one = single.result(60)
         assert one.status == 201
         assert all(bulk.result(60).status == 200 for bulk in bulks)
-    assert one.json["schedule"]["generation"] <= ROOM + BULK_CHUNK, "the turn that was under way, and no more"
+    assert one.json["schedule"]["generation"] <= ROOM + BULK_CHUNK, "the commit in progress, and no more"
     assert world.system.store.status().monitors == writers * items + 1
 
 

@@ -259,7 +259,7 @@ def test_a_long_poll_without_runs_ends_when_its_time_is_over(alice: Client) -> N
 
 @pytest.mark.parametrize("how", ["revoked", "disabled", "demoted"])
 def test_long_poll_with_a_revoked_token_gets_no_run(world: World, admin: Client, how: str) -> None:
-    """A run that was claimed for it meanwhile is released, and goes to a user who may have it."""
+    """A run claimed for the revoked token is released and goes to a user with access."""
     alice = world.add("carol", "admin" if how == "demoted" else "user")
     tokens = alice("GET", "/v1/users/me/tokens").json["items"]
     assert alice("PUT", f"{MONITORS}/own", OUTGOING).status == 201
@@ -272,7 +272,7 @@ def test_long_poll_with_a_revoked_token_gets_no_run(world: World, admin: Client,
     else:
         edit = {"disabled": True} if how == "disabled" else {"role": "user"}
         assert admin("PATCH", "/v1/users/carol", edit).status == 200
-    if how == "disabled":  # its runs are held; somebody else's would have been handed out to no one
+    if how == "disabled":  # its runs are held, so that there is none to hand out
         thread.join()
         assert (answers[0].status, answers[0].json.get("code")) == (401, "unauthenticated")
         return

@@ -1,4 +1,4 @@
-"""One run claimed by its id, as a checker does that was told of it by a message."""
+"""Claims of one run by its id, as made by a checker that received a message about it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.shells.api.test_outgoing import MONITORS, put_and_fire
 
 
 def made(world: World, client: Client, name: str = "own") -> str:
-    """The id of a run that waits."""
+    """Makes a waiting run and returns its id."""
     put_and_fire(world, client, name)
     (run,) = client("GET", f"{MONITORS}/{name}/runs").json["items"]
     return str(run["run"])

@@ -1,4 +1,4 @@
-"""Exit codes, and what a person is told."""
+"""Exit codes and error messages."""
 
 from __future__ import annotations
 

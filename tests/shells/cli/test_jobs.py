@@ -73,7 +73,7 @@ class Hands:
                     return outcomes
 
     def end(self) -> None:
-        """RIPE's hour passes, and what became of what was sent is read and settled."""
+        """Lets RIPE's hour pass, then reads and settles the results of sent measurements."""
         self.ripe.clock.advance(HOUR_MS)
         with closing(open_atlas(self.system.settings)) as atlas:
             follow(self.system.store, atlas, self.system.vault, self._watch, clock=self.system.clock)
@@ -344,7 +344,7 @@ def test_watch_draws_bars_on_a_terminal(lab: Program, hands: Hands) -> None:
 
 
 def _all_of(master: int) -> str:
-    """What was written to a terminal until nobody holds it any more."""
+    """Returns what was written to a terminal until it is closed."""
     seen = b""
     try:
         while piece := os.read(master, 4_096):

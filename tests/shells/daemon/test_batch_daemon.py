@@ -89,7 +89,7 @@ class Stage:
         return Counter(run.state for run in self.runs())
 
     def ended(self, count: int, *, within_s: float = 90.0) -> Counter[str]:
-        """Waits until so many runs have ended."""
+        """Waits until this many runs have ended."""
         ends = {"done", "failed", "unknown", "skipped"}
         wait_for(lambda: sum(n for s, n in self.states().items() if s in ends) >= count, self.states, within_s=within_s)
         return self.states()
@@ -250,7 +250,7 @@ def test_promise_10_kill_minus_nine_loses_no_run_and_repeats_nothing_that_was_se
     with worker(stage) as process:
         assert stage.ended(600, within_s=60) == {"done": 600}
         stop(process)
-    assert "clock_set_back" not in (stage.folder / "daemon.log").read_text(), "nobody touched the clock"
+    assert "clock_set_back" not in (stage.folder / "daemon.log").read_text(), "the clock was not set"
     assert settled_before[-1][0], "the load never settled anything"
     arrivals = Counter(one.key for one in stage.model.arrivals())
     for settled, seen in settled_before:

@@ -1,4 +1,4 @@
-"""The loop that keeps work in flight, with a kind of work whose store and edge do what the test tells them."""
+"""The in-flight loop, with a store and an edge that the test controls."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Store:
         self.asked: list[str] = []
 
     def hold(self, act: str) -> Callable[[], None]:
-        """Lets this act hang until the returned function is called."""
+        """Makes this act hang until the returned function is called."""
         self.held[act] = gate = threading.Event()
         return gate.set
 
@@ -84,7 +84,7 @@ class Store:
 
 
 class Errands(Work[Errand, CallResult]):
-    """``waiting`` can be claimed; ``settled`` and ``released`` are what the store was told."""
+    """``waiting`` can be claimed; ``settled`` and ``released`` are the calls that the store received."""
 
     name = "errands"
     orders_max = 4
@@ -386,7 +386,7 @@ def test_store_is_not_polled_again_before_its_interval_or_a_signal() -> None:
     loop = loop_of(errands)
     for _ in range(3):
         loop.turn()
-    assert errands.store.asked == ["claim"], "nothing was found, and nobody knows of more"
+    assert errands.store.asked == ["claim"], "nothing was found, and no more is expected"
     errands.ms += errands.look_ms - 1
     loop.turn()
     assert errands.store.asked == ["claim"]

@@ -1,4 +1,4 @@
-"""The box that goes to anything by its id, and the keyboard alone."""
+"""The search box that opens any page by an id, with the keyboard alone."""
 
 from __future__ import annotations
 

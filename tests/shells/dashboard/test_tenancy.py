@@ -12,7 +12,7 @@ OPEN = {"/ui/sign-in", "/ui/session", "/ui/static/{hash}/{name}"}
 
 
 GO = "/ui/go"
-"""It leads to other pages, and shows nothing itself: test_going.py asks where it leads whom."""
+"""It leads to other pages, and shows nothing itself: test_going.py tests where it leads each user."""
 
 
 def test_every_page_hides_the_first_user_from_the_second(world: World) -> None:

@@ -1,4 +1,4 @@
-"""Whose key it is, where it may stand, and that nobody sees another's."""
+"""Keys of users: where a request may carry them, and that each user sees only their own measurements."""
 
 from __future__ import annotations
 

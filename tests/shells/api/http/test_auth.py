@@ -1,4 +1,4 @@
-"""Who may come in, and what wrong tokens get."""
+"""Authentication, and answers to wrong tokens."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_many_wrong_tokens_are_throttled_and_a_valid_token_is_not(
 
 
 def test_token_that_was_read_before_a_change_is_not_cached_after_it() -> None:
-    """A remote store is asked in a thread: a token may be revoked between the answer of the store and the cache."""
+    """A remote store is read in a thread: a token may be revoked between the answer of the store and the cache."""
     tokens, user = TokenCache(), TokenUser(id="ann", role="user", daily_credits=0, disabled=False, created_ms=0)
     version = tokens.version
     tokens.forget()

@@ -1,4 +1,4 @@
-"""Concurrent calls share one batch; news reaches those who wait."""
+"""Concurrent calls share one commit, and waiters are notified."""
 
 from __future__ import annotations
 

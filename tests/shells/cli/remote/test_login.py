@@ -1,4 +1,4 @@
-"""Which Paceline a command goes to, and what it says when it does not get there."""
+"""Which service a command talks to, and its messages when it cannot reach it."""
 
 from __future__ import annotations
 
