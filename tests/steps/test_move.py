@@ -1,4 +1,4 @@
-"""What is exported from one store and imported into another is the same there, and nothing of it runs twice."""
+"""An export imported into another store gives the same content, and no run starts twice."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_failing_monitor_moves_with_its_health_and_recovers_there(source: Store,
     assert target.monitors("ann", after="", limit=10, having=FAILING) == []
     recovered, failing = target.alerts("ann", since_ms=0, before=None, limit=10)
     assert (recovered.alert.event, recovered.alert.data["since"]) == ("monitor.recovered", to_text(T0_MS))
-    assert (failing.alert.event, failing.state) == ("monitor.failing", "new")  # nobody was told of it before the move
+    assert (failing.alert.event, failing.state) == ("monitor.failing", "new")  # its alert was not sent before the move
 
 
 def test_promise_5_each_record_of_a_day_moved_at_noon_runs_once_and_at_its_time(source: Store, target: Store) -> None:
@@ -252,7 +252,7 @@ def test_a_crash_between_a_monitor_and_its_entry_keeps_its_place(source: Store, 
 
 
 class Hasty(SqliteStore):
-    """Something else that runs on the store arms what is new before the import does."""
+    """Another process on the store arms the new monitors before the import does."""
 
     def react(self, reacted: Sequence[Reacted], *, now_ms: int, beside: Beside | None = None) -> list[bool]:
         super().react([Reacted(one.change, Rest(EVERY_MINUTE, outgoing=False)) for one in reacted[:1]], now_ms=now_ms)

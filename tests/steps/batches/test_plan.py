@@ -144,7 +144,7 @@ def test_concurrent_planners_enqueue_each_record_once_and_report_it_correctly(
 
 
 class Meddling:
-    """Somebody changes records between any two pages."""
+    """Records change between any two pages."""
 
     def __init__(self, store: Store, acts: Iterator[Any]) -> None:
         self._store = store
@@ -227,7 +227,7 @@ def test_late_additions_go_into_the_largest_gaps_of_the_rest(store: Store, batch
     for number in range(60):
         batches.put_records(store, batch, [RecordSpec(f"new-{number}", "abc"[number % 3])], now_ms=now_ms)
     after = at(store)
-    assert {name: after[name] for name in before} == before, "nobody moves"
+    assert {name: after[name] for name in before} == before, "no planned run is moved"
     added = sorted(due_ms for name, due_ms in after.items() if name not in before)
     assert len(added) == 60
     assert now_ms < added[0] <= added[-1] < START_MS + DAY_MS

@@ -1,4 +1,4 @@
-"""What ended on a day runs again: as a round of its own, once, in its old order."""
+"""Reruns of a day: a separate round of its ended runs, once, in the old order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def batch(store: Store) -> Batch:
 
 
 def finish(store: Store, *, now_ms: int) -> list[str]:
-    """Calls all that comes up in a few hours. Returns the records in the order in which they started."""
+    """Makes all calls that are due in a few hours. Returns the records in the order of their starts."""
     started: list[str] = []
     for _ in range(500):
         calls = claim(store, now_ms)

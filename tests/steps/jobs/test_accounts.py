@@ -1,4 +1,4 @@
-"""A key is tried at RIPE before it is stored; who asks hears what it lacks. Against the simulator's real server."""
+"""A key is checked at RIPE before it is stored, and the error names what it lacks. Uses the simulator's server."""
 
 from __future__ import annotations
 

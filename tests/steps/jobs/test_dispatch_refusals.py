@@ -1,4 +1,4 @@
-"""What RIPE refuses, whom that concerns, and what follows for the measurement and for others."""
+"""Refusals of RIPE: their scope, and the consequences for the measurement and for others."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_measurement_of_a_full_target_is_parked_with_a_reason_and_blocks_no_othe
     job = scene.submit(*[measurement("192.0.2.66")] * 3, measurement("192.0.2.1"))
     other = scene.submit(owner="bob")
     outcomes = scene.dispatch_all()
-    # One was tried, at one account; the other two did not even leave.
+    # One was tried at one account; the other two were not sent at all.
     assert sorted(one.outcome for one in outcomes) == ["not_sent", "sent", "sent"]
     assert scene.posts() == 3
     states = [one.state for one in (*scene.measurements(job), scene.one(other))]

@@ -29,7 +29,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 
 def lost(scene: Scene, kind: str = "drop_after", *measurements: dict[str, Any]) -> StoredJob:
-    """A job whose first send had no answer."""
+    """Makes a job whose first send had no answer."""
     job = scene.submit(*measurements)
     scene.fault(kind)
     assert scene.dispatch().outcome == "unknown"
@@ -182,7 +182,7 @@ def test_earliest_complete_attempt_is_adopted(scene: Scene) -> None:
     second, first = scene.created()[:2], scene.created()[2:]
     assert look_later(scene) == LookedUp(adopted=1)
     assert [one.atlas_id for one in scene.one(job).atlas] == [row["id"] for row in first]
-    assert len(second) == 2  # they belong to nobody now
+    assert len(second) == 2  # no attempt owns them now
 
 
 def test_definitions_of_two_attempts_are_not_adopted_as_one(scene: Scene) -> None:

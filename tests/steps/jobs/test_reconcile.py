@@ -1,4 +1,4 @@
-"""What runs at RIPE in our name and is followed by nobody is stopped; what a lookup will find is left to it."""
+"""Measurements at RIPE that no process follows are stopped; those that a lookup will find are left to it."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_promise_8_steady_load_with_a_synchronization_in_every_pass_exceeds_no_q
     assert account["past_day_credits"] <= 3_000
     assert account["past_day_results"] <= 400
     assert account["peaks"]["concurrent"] <= 10
-    # All that fits was sent: nothing of our own was taken for somebody else's.
+    # All that fits was sent: our own usage was not counted as that of others.
     assert account["created"] == 40
 
 

@@ -1,4 +1,4 @@
-"""A finished job's webhook: signed, told once, tried again for about a day."""
+"""A finished job's webhook: signed, delivered once, tried again for about a day."""
 
 from __future__ import annotations
 
