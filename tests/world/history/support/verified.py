@@ -17,7 +17,7 @@ from tests.world.support.seeded import Damage, Opener, Seeded
 from tests.world.support.world import World
 
 GOES_ON = (Broken, AssertionError, LookupError)
-"""What a broken store does to a world that knows better: it looks away and goes on."""
+"""Errors that a world ignores to go on with a broken store."""
 
 
 def judged(world: Seeded, store: Store | None = None) -> Report:
