@@ -1,4 +1,4 @@
-"""The shape of the house: imports point inward, core is pure, one lifecycle, every promise defended by name."""
+"""The architecture: imports point inward, core is pure, one lifecycle, every promise has named tests."""
 
 from __future__ import annotations
 

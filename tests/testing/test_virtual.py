@@ -1,4 +1,4 @@
-"""VirtualPaceline: the real engine and API, a day in seconds, the same story from the same seed."""
+"""VirtualPaceline: the real engine and API, a day in seconds, the same history from the same seed."""
 
 from __future__ import annotations
 
