@@ -62,7 +62,7 @@ class Answer(NamedTuple):
 
 
 class FaultProxy:
-    """``faults`` may be set at any time. ``requests`` and ``hits`` count what came and what was done to it."""
+    """``faults`` may be set at any time. ``requests`` and ``hits`` count the requests and the faults."""
 
     def __init__(self, upstream: str, *, seed: int, faults: Faults) -> None:
         self.faults = faults
@@ -164,7 +164,7 @@ class FaultProxy:
             self._passed.wait_for(lambda: self._passes > seen, self.faults.overtaken_s_max)
 
     def _partly(self, request: BaseHTTPRequestHandler, body: bytes, operation: str) -> Answer:
-        """The first half is done, and the rest is told to be left, as AWS tells it."""
+        """Processes the first half of a batch and returns the rest as unprocessed, as AWS does."""
         asked = json.loads(body)
         if operation == "SendMessageBatch":
             half, rest = _halves(asked["Entries"])
@@ -219,7 +219,7 @@ def replace_body(answer: Answer, body: object) -> Answer:
 
 
 def throttled(target: str) -> Answer:
-    """As DynamoDB says it, or SQS."""
+    """Returns the throttling error in the form of DynamoDB or SQS."""
     if target.startswith("AmazonSQS"):
         kind, more = "com.amazonaws.sqs#RequestThrottled", [("x-amzn-query-error", "RequestThrottled;Sender")]
     else:

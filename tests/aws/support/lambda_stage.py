@@ -88,7 +88,7 @@ class Shifted:
 
 @dataclass
 class Stage:
-    """One deployment on the emulator. What its functions call is kept in ``asked``."""
+    """One deployment on the emulator. Requests of its functions to AWS are recorded in ``asked``."""
 
     aws: Emulator
     prefix: str
@@ -142,7 +142,7 @@ class Stage:
         return answer["statusCode"], json.loads(text) if "json" in kind and text else text
 
     def calls(self) -> set[tuple[str, str, str]]:
-        """(service, operation, table or queue) of all that was asked; queues and tables without the prefix."""
+        """Returns (service, operation, table or queue) of all requests; queues and tables without the prefix."""
         found = set()
         for service, operation, params in self.asked:
             for name in _named(params):
@@ -181,7 +181,7 @@ class Cycle:
 
 
 class Target:
-    """A service that somebody else owns: it answers, with 200 by default, and keeps what it was asked."""
+    """An outside service: answers with 200 by default and records its requests."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -315,7 +315,7 @@ def _forget() -> None:
 
 
 def _listen(stage: Stage) -> None:
-    """All clients of the functions: held to AWS's limits, and written down."""
+    """Holds all clients of the functions to AWS's limits and records their requests."""
     for client in (*stage.store._clients, planner._machines()):
         watch(client)
         service = client.meta.service_model.service_name
