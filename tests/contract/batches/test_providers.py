@@ -63,7 +63,7 @@ def test_a_provider_is_removed_only_when_nothing_needs_it(store: Store) -> None:
     assert store.remove_provider("a") == "in_use"
     plan(store, batch)
     assert store.remove_record(batch, "r")
-    assert store.remove_provider("a") == "in_use", "a run of it has not ended"
+    assert store.remove_provider("a") == "in_use", "one of its runs has not ended"
     assert store.claim_calls(now_ms=T0_MS + DAY_MS, runs_max=10, lease_ms=LEASE_MS) == []
     assert store.remove_provider("a") == "removed"
     assert store.provider("a") is None

@@ -51,7 +51,7 @@ def planned(store: Store, batch: Batch, *, date: str = DATE, start_ms: int = T0_
 
 
 def end(store: Store, states: list[CallState], *, start_ms: int = T0_MS) -> None:
-    """The first runs of the day end so, one after the other in due order; retry stays open."""
+    """Ends the first runs of the day with these states, one after the other in due order; retry stays open."""
     for index, state in enumerate(states):
         now_ms = start_ms + index * MINUTE_MS
         (call,) = store.claim_calls(now_ms=now_ms, runs_max=100, lease_ms=LEASE_MS)
