@@ -38,7 +38,7 @@ class Flight(NamedTuple):
     start_ms: int
     account: str
     credits: int
-    """Delivered in the end."""
+    """Credits of the results that are delivered in the end."""
 
 
 class Over(NamedTuple):
