@@ -33,7 +33,7 @@ WRITES = frozenset(
     | {"make_extra_runs", "fold_runs", "change_health", "write_items"}
 )
 REPEATED = ("react", "commit", "settle", "make_extra_runs")
-"""What an at-least-once world may deliver again."""
+"""Calls that may be delivered again."""
 EVERYTHING = 100_000
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 
