@@ -105,7 +105,7 @@ def test_a_migration_that_fails_leaves_the_old_schema_whole(tmp_path: Path) -> N
     store.close()
 
 
-def test_a_full_disk_loses_nothing_and_heals_by_itself(tmp_path: Path) -> None:
+def test_store_on_a_full_disk_loses_nothing_and_works_again_once_there_is_space(tmp_path: Path) -> None:
     store = loaded(tmp_path / "p.db")
     with store._db.writer() as db:
         pages = db.pragma("page_count")
