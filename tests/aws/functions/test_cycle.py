@@ -73,7 +73,7 @@ def test_change_that_the_api_did_not_apply_is_applied_by_the_stream(stage: Stage
     assert stage.rest("GET", MONITOR)[1]["schedule"]["next_due"] is not None
 
 
-def test_an_entry_that_cannot_be_read_does_not_hold_up_the_others(stage: Stage, target: Target) -> None:
+def test_unreadable_entry_does_not_block_the_others(stage: Stage, target: Target) -> None:
     table = f"{stage.prefix}-schedulers"
     broken = {"pk": {"S": "broken"}, "sk": {"S": "-"}, "due_ms": {"S": "soon"}}
     stage.store._clients.dynamodb.put_item(TableName=table, Item=broken)
@@ -181,7 +181,7 @@ def test_message_for_one_run_does_not_read_the_others(stage: Stage, target: Targ
     assert target.asked == ["/b", "/a"]
 
 
-def test_a_message_that_cannot_be_read_holds_up_its_own_group_alone(stage: Stage, target: Target) -> None:
+def test_unreadable_message_blocks_only_its_own_group(stage: Stage, target: Target) -> None:
     cycle = Cycle.of(stage)
     stage.send("runs.fifo", "no wake", group="provider-7")
     stage.send("runs.fifo", '{"provider": 7, "at": 1, "look": 1}', group="provider-7")
