@@ -61,7 +61,7 @@ def test_day_with_an_open_run_raises_no_alert_until_the_run_ends(store: Store) -
     assert look(store, T0_MS + 2 * MINUTE_MS) == Noticed(days=1)
 
 
-def test_new_dead_letters_of_a_batch_are_one_message_and_old_ones_none(store: Store) -> None:
+def test_new_dead_letters_of_a_batch_raise_one_alert_and_old_ones_none(store: Store) -> None:
     bury(store, 2)
     now_ms = T0_MS + SETTLED_MS + MINUTE_MS
     assert look(store, now_ms) == Noticed(), "existing dead letters raise no alert"

@@ -72,7 +72,7 @@ def test_send_short_of_the_balance_and_of_a_meter_names_the_balance(store: Store
     assert begin_short(store, key).meter == "account/lab/concurrent"
 
 
-def test_a_refusal_for_want_of_credits_is_kept_as_the_balance_and_not_as_the_days_credits(store: Store) -> None:
+def test_refusal_for_lack_of_credits_is_stored_as_the_balance_and_not_as_the_days_credits(store: Store) -> None:
     key = add_account(store)
     admitted(store, 1)
     begun = begin(store, key)

@@ -418,7 +418,7 @@ def test_promise_10_job_whose_process_dies_before_any_write_ends_like_an_undistu
         ("UPDATE tally SET value = 7 WHERE name = 'jobs_open'", "number of unfinished jobs is wrong"),
     ],
 )
-def test_the_check_sees_books_that_do_not_add_up(tmp_path: Path, damage: str, words: str) -> None:
+def test_check_reports_books_that_do_not_add_up(tmp_path: Path, damage: str, words: str) -> None:
     bench = Bench(tmp_path)
     bench.store.add_user(user("ann"))
     limit(bench.store, 60)

@@ -160,7 +160,7 @@ def test_promise_6_runs_that_wait_for_a_place_start_in_order(store: Store) -> No
     assert found == [("queued", 0), ("queued", 1), ("queued", 2)]
 
 
-def test_promise_10_a_run_that_waits_for_a_place_comes_up_again_for_other_processes(store: Store, other: Store) -> None:
+def test_promise_10_run_that_waits_for_a_place_is_offered_to_other_processes_again(store: Store, other: Store) -> None:
     let_wait(store, "ann", 12, HANGS)
     out = claim_checks(store, [], places=50, owner_max=40, target_max=5)
     assert len(out) == 4

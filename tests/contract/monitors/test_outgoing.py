@@ -56,7 +56,7 @@ def test_the_queue_of_all_owners_hands_out_each_run_once(store: Store, other: St
     assert len({item.handle for item in found}) == len(found) == 10
 
 
-def test_no_owner_s_backlog_keeps_another_waiting(store: Store) -> None:
+def test_backlog_of_one_owner_does_not_delay_another(store: Store) -> None:
     make_run_of_each(store, armed_all(store, (f"a-{number}" for number in range(60)), check=OUTGOING))
     make_run_of_each(store, armed_all(store, (f"b-{number}" for number in range(3)), check=OUTGOING, owner="bob"))
     first = claim(store, ALL_OUTGOING, runs_max=6)
