@@ -72,7 +72,7 @@ def test_next_look_is_never_later_than_the_first_run_that_may_start(first: int, 
     assert ready == earliest if first > 0 else ready <= max(closed, 0)
 
 
-def test_a_provider_without_runs_is_not_looked_at() -> None:
+def test_provider_without_runs_has_no_next_look() -> None:
     assert first_ready_ms(NEVER_MS, [], closed_until_ms=0, now_ms=T0_MS) == NEVER_MS
 
 

@@ -182,7 +182,7 @@ def test_older_reading_of_a_balance_does_not_replace_a_newer_one() -> None:
     assert read_balance(known, spend, Reading(NOW_MS, 5_000, 0)).free == 5_000
 
 
-def test_refusal_for_want_of_credits_lowers_the_balance_and_never_raises_it() -> None:
+def test_refusal_for_lack_of_credits_lowers_the_balance_and_never_raises_it() -> None:
     assert refuse_balance(CreditBalance(10, 12, 5), 60, now_ms=NOW_MS) == CreditBalance(10, 12, NOW_MS)
     assert refuse_balance(CreditBalance(100, 120, 5), 60, now_ms=NOW_MS) == CreditBalance(59, 120, NOW_MS)
 
