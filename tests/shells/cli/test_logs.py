@@ -125,7 +125,7 @@ def test_secret_fields_are_masked_in_log_lines(fields: dict[str, Any]) -> None:
     assert MASK in stream.getvalue()
 
 
-def test_a_token_is_masked_wherever_it_stands_also_in_a_traceback() -> None:
+def test_token_is_masked_everywhere_in_a_log_line_and_in_a_traceback() -> None:
     stream = logged()
     try:
         json.loads(TOKEN)

@@ -1,4 +1,4 @@
-"""``paceline top``: live on a terminal of any size, once elsewhere, and honest when nothing runs."""
+"""``paceline top``: live on a terminal of any size, once elsewhere, and with a message when no daemon runs."""
 
 from __future__ import annotations
 

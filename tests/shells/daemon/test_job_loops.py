@@ -140,7 +140,7 @@ def test_keeper_removes_old_jobs_and_pulls_back_sends_postponed_by_a_wrong_clock
     with capture_logs() as lines:
         keeper.turn()
     assert [line["by_ms"] // 60_000 for line in lines if line["event"] == "clock_set_back"] == [60]
-    assert len(beats) > 1, "looking through what waits may take minutes, and is not to be taken for being stuck"
+    assert len(beats) > 1, "reading all waiting entries may take minutes and must not look like a stuck loop"
     assert stage.job(old).finished
     [moved] = stage.items(waiting)
     assert moved.next_ms == clock.ms + system.send_wait_ms_max

@@ -1,4 +1,4 @@
-"""HTTPS: with one's own files, with certificates that Paceline makes, and what is said if they cannot be used."""
+"""HTTPS: with the operator's files, with certificates made by Paceline, and errors if they cannot be used."""
 
 from __future__ import annotations
 

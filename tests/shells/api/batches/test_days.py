@@ -184,7 +184,7 @@ def test_batch_run_is_found_by_its_id(daily: Client) -> None:
     assert daily("GET", "/v1/runs/daily/none@2026-99-99").code == "not_found"
 
 
-def test_a_plain_user_may_not_look_at_a_batchs_run_even_if_it_has_their_name(daily: Client, alice: Client) -> None:
+def test_run_of_a_batch_named_like_a_user_is_hidden_from_that_user(daily: Client, alice: Client) -> None:
     daily("PUT", "/v1/batches/alice", {})
     daily("PUT", "/v1/batches/alice/records", {"items": [{"id": "r", "provider": "a"}]})
     assert daily("POST", "/v1/batches/alice/plan", {"date": TOMORROW}).json["enqueued"] == 1

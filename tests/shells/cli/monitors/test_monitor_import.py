@@ -91,7 +91,7 @@ def test_import_of_a_truncated_array_keeps_the_monitors_before_the_end(alice: Pr
     assert ended.out.startswith("2 created")
 
 
-def test_only_limits_in_the_way_exit_with_four(alice: Program) -> None:
+def test_import_refused_only_by_limits_exits_with_4(alice: Program) -> None:
     lines = "\n".join(json.dumps(monitor(name)) for name in "abc")
     ended = alice.run("monitor", "import", "-", "--json", stdin=lines, monitors_max="2")
     assert ended.code == 4
