@@ -93,7 +93,7 @@ def test_measurement_without_credits_is_refused_unless_another_account_pays(simu
     assert 0 < rich.get("/credits/")["past_day_credits_spent"] <= 60
 
 
-def test_the_cap_on_a_target_counts_everybody(simulator: AtlasSimulator, client: Client) -> None:
+def test_cap_on_a_target_counts_the_measurements_of_all_accounts(simulator: AtlasSimulator, client: Client) -> None:
     client.ask("POST", "/simulator/targets", {"8.8.8.8": 20})
     other = Client(simulator.base_url, simulator.add_account("bob")[0])
     assert other.create(*[ping(target="8.8.8.8")] * 4).status == 201
