@@ -206,7 +206,7 @@ def test_exception_of_the_result_consumer_ends_the_reading(stage: Stage) -> None
     assert (len(taken), len(stage.simulator.latest) - asked) == (1, 1)
 
 
-def test_a_key_that_cannot_be_opened_is_an_error_and_not_an_end(stage: Stage) -> None:
+def test_key_that_cannot_be_opened_adds_an_error_line_to_the_results(stage: Stage) -> None:
     job = stage.submit(ping("192.0.2.1", is_public=False))
     stage.send()
     stage.wait()

@@ -60,7 +60,7 @@ def test_importing_twice_changes_nothing_the_second_time(source: Store, target: 
     assert (picture(target), open_runs(target)) == (before, runs)
 
 
-def test_a_moved_monitor_goes_on_on_its_grid_and_a_firing_that_is_owed_is_made(source: Store, target: Store) -> None:
+def test_moved_monitor_stays_on_its_grid_and_makes_its_owed_firing(source: Store, target: Store) -> None:
     source.add_user(user("ann"))
     put(source, "web", now_ms=T0_MS, every="5m")
     run_tick(source, now_ms=T0_MS)
@@ -119,7 +119,7 @@ def test_promise_5_each_record_of_a_day_moved_at_noon_runs_once_and_at_its_time(
     assert open_runs(target) == waiting
 
 
-def test_the_day_after_a_move_is_planned_as_ever(source: Store, target: Store) -> None:
+def test_day_after_a_move_is_planned_as_usual(source: Store, target: Store) -> None:
     move_scene.with_batch(source)
     stream, _ = take_out(source, now_ms=NOON_MS)
     take_in(target, stream, now_ms=NOON_MS)
@@ -129,7 +129,7 @@ def test_the_day_after_a_move_is_planned_as_ever(source: Store, target: Store) -
     assert [(day.date, day.report.enqueued) for day in report.days] == [("2026-09-23", 12)]
 
 
-def test_a_record_that_waits_to_be_planned_into_its_day_is_planned_there(source: Store, target: Store) -> None:
+def test_late_record_that_was_not_planned_yet_is_planned_after_a_move(source: Store, target: Store) -> None:
     move_scene.with_batch(source)
     (batch,) = move_scene.all_batches(source)
     source.put_records(batch, [RecordSpec("late", "a", "/late")], now_ms=NOON_MS)
@@ -176,7 +176,7 @@ def test_export_names_unfinished_work_as_the_only_obstacle(source: Store) -> Non
     ]
 
 
-def test_a_run_whose_lease_has_ended_is_not_under_way(source: Store) -> None:
+def test_run_with_an_expired_lease_is_no_obstacle_to_a_move(source: Store) -> None:
     move_scene.with_users_and_monitors(source)
     run_tick(source, now_ms=T0_MS + 11 * MINUTE_MS)
     assert len(take(source, now_ms=T0_MS + 11 * MINUTE_MS)) == 1

@@ -24,9 +24,7 @@ from tests.steps.support.move_scene import NOON_MS, NOW_MS, VAULT, open_runs, pi
 
 
 @pytest.mark.parametrize("cut", [1, 4, 9, 13, 20])
-def test_an_import_that_breaks_off_says_so_and_the_whole_one_completes_it(
-    source: Store, target: Store, cut: int
-) -> None:
+def test_truncated_import_is_reported_and_a_complete_one_finishes_it(source: Store, target: Store, cut: int) -> None:
     move_scene.with_users_and_monitors(source)
     move_scene.with_batch(source)
     waiting = open_runs(source)
@@ -50,7 +48,7 @@ class Dying(SqliteStore):
         raise Crash(len(reacted), now_ms, beside)
 
 
-def test_a_crash_between_a_monitor_and_its_entry_keeps_its_place(source: Store, tmp_path: Path) -> None:
+def test_import_after_a_crash_between_a_monitor_and_its_entry_keeps_its_due_time(source: Store, tmp_path: Path) -> None:
     move_scene.with_users_and_monitors(source)
     stream, _ = take_out(source)
     path = str(tmp_path / "target.db")
@@ -79,7 +77,7 @@ def test_import_counts_monitors_that_another_process_armed(source: Store) -> Non
         assert take_in(alone, stream).unplaced == 0
 
 
-def test_another_secret_is_refused_before_anything_is_written(source: Store, target: Store) -> None:
+def test_import_under_another_secret_is_refused_before_anything_is_written(source: Store, target: Store) -> None:
     move_scene.with_users_and_monitors(source)
     stream, _ = take_out(source)
     with pytest.raises(WrongSetting, match="sealed with another secret"):
@@ -106,7 +104,7 @@ def changed(stream: bytes, kind: str, /, **fields: object) -> list[bytes]:
         ("user", {"more": 1}, MalformedBody, "Line 2 is not one of an export"),
     ],
 )
-def test_a_wrong_line_is_refused_by_its_number(
+def test_wrong_line_of_an_import_is_refused_by_its_number(
     source: Store, target: Store, kind: str, fields: dict[str, object], error: type[PacelineError], words: str
 ) -> None:
     move_scene.with_users_and_monitors(source)
