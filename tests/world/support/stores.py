@@ -43,7 +43,7 @@ class Crash(BaseException):
 
 
 class Watched:
-    """Tells the ledger what took effect; the rest of the store shines through."""
+    """Reports calls that took effect to the ledger; all other methods are those of the store."""
 
     def __init__(self, inner: Store, ledger: Ledger, past: deque[Call]) -> None:
         self._inner = inner
