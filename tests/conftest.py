@@ -1,4 +1,4 @@
-"""How tests run: what is found by chance, where files lie, and what one process does alone.
+"""How tests run: hypothesis profiles, temporary files, and files whose tests run in one process.
 
 Hypothesis runs the same examples each time, so that a red build is red again; more of them on demand.
 
@@ -30,7 +30,7 @@ os.environ.pop("COLUMNS", None)  # set by the runner of tests; commands would fi
 
 MEMORY = Path("/dev/shm")  # noqa: S108  pytest makes a folder of its own in it
 MEMORY_BYTES_MIN = 4 * 1024**3
-"""A container has 64 MB unless it says otherwise: too little. Nor may it be closed to programs: some tests make one."""
+"""A container has 64 MB by default, too little; and the folder must allow executables, which some tests make."""
 
 
 def there_is_room() -> bool:

@@ -1,4 +1,4 @@
-"""The shape of the house: imports point inward, core is pure, one lifecycle, every promise defended by name."""
+"""The architecture: imports point inward, core is pure, one lifecycle, every promise has named tests."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_the_contracts_have_the_layers_that_are_meant() -> None:
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_imports_point_inward(path: Path) -> None:
+def test_modules_import_only_lower_layers(path: Path) -> None:
     part = part_of(path)
     for name in imports(path):
         if not name.startswith("paceline."):
@@ -171,7 +171,7 @@ def test_the_lifecycle_of_a_batchs_run_is_the_one_that_the_schema_allows() -> No
     ("title", "block", "states"),
     [("batch's run", "calls", CallState), ("measurement", "measurements", MeasurementState)],
 )
-def test_a_lifecycle_is_the_one_in_the_docs(title: str, block: str, states: Any) -> None:
+def test_lifecycle_in_the_docs_has_the_states_of_core(title: str, block: str, states: Any) -> None:
     text = (ROOT / "docs" / "concepts.md").read_text()
     told = re.search(rf"```{block}\n(.*?)```", text, re.DOTALL)
     assert told is not None

@@ -64,7 +64,7 @@ def assert_nothing_leaves(tutorial: str, aws_url: str) -> None:
     assert aws_url.startswith("http://127.0.0.1:")
 
 
-def test_every_guide_is_read() -> None:
+def test_every_guide_is_run_by_these_tests() -> None:
     assert sorted(pages()) == sorted([DOCS / "tutorial.md", *(DOCS / "guides").glob("*.md")])
 
 

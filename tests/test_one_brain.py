@@ -57,7 +57,9 @@ def test_adapters_have_no_constant_text_or_body_in_common() -> None:
         ('"""Reads rows of it."""', set()),
     ],
 )
-def test_facts_of_a_source(source: str, expected: set[tuple[str, object]]) -> None:
+def test_comparison_of_adapters_finds_constants_texts_and_bodies(
+    source: str, expected: set[tuple[str, object]]
+) -> None:
     found = {(fact.kind, fact.shown) for fact in facts_in(ast.parse(source))}
     assert {kind for kind, _ in found} == {kind for kind, _ in expected}
     assert {pair for pair in expected if pair[1] is not ...} <= found

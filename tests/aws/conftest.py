@@ -28,7 +28,7 @@ def clients() -> Clients:
 
 @pytest.fixture
 def prefix() -> str:
-    """Nobody else's: so nothing need be swept between tests."""
+    """A prefix for one test, so that nothing has to be deleted between tests."""
     return fresh_prefix()
 
 
@@ -40,7 +40,7 @@ def threads() -> Iterator[Threads]:
 
 @pytest.fixture
 def aws_store(clients: Clients, prefix: str) -> Iterator[AwsStore]:
-    """Empty, with its tables and queues."""
+    """An empty store with its tables and queues."""
     make_tables(clients, prefix)
     with closing(AwsStore(prefix, clients=clients)) as store:
         yield store
@@ -58,14 +58,14 @@ def queues(aws_store: AwsStore) -> Queues:
 
 @pytest.fixture
 def store(aws_store: AwsStore) -> AwsStore:
-    """With users."""
+    """A store with the users ann and bob."""
     with_users(aws_store)
     return aws_store
 
 
 @pytest.fixture
 def silent_bell(store: AwsStore) -> None:
-    """No alarm is sent behind a write."""
+    """Switches alarms after writes off."""
     store.alarms.sends = False
 
 

@@ -29,7 +29,7 @@ SEED = int(os.environ.get("PACELINE_KILL_SEED", "20261115"))
 CONCURRENT = 3
 MONITORS, RECORDS, MEASUREMENTS = 3, 15, 8
 DEAREST = 60
-"""What one of these measurements can cost."""
+"""The maximum cost of one of these measurements."""
 WEATHER = Faults(
     drop_before=0.01,
     drop_after=0.01,
@@ -151,7 +151,7 @@ def judge_monitors(stage: Stage) -> None:
 
 
 def judge_edits(stage: Stage, editor: Editor) -> None:
-    """What was acknowledged is there, and armed; what was acknowledged to be deleted is not."""
+    """Asserts that acknowledged monitors exist and are armed, and that acknowledged deletions hold."""
     assert min(len(editor.created), len(editor.deleted), editor.unanswered) > 0
     found = {name: stage.store.monitor("ann", name) for name in (*editor.created, *editor.deleted)}
     assert [name for name in editor.created if found[name] is None] == [], "an acknowledged monitor is lost"

@@ -114,7 +114,7 @@ class Gate:
             assert self._changed.wait_for(lambda: self._came >= count, WAIT_S_MAX), f"{self._came} at the same time"
 
     def held_or_ended(self, asker: threading.Thread) -> int | None:
-        """How many requests have come, once one of them is held; None if the asker has ended."""
+        """Returns how many requests have come once one of them is held; None if the client has ended."""
         while asker.is_alive():
             with self._changed:
                 if self._changed.wait_for(lambda: self._came > self.passed, 0.05):

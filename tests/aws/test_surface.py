@@ -1,4 +1,4 @@
-"""Every route and every command on AWS, told the same story as on a file: it answers the same."""
+"""Every route and every command answers the same on AWS as on a file."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_every_route_and_every_command_answers_on_aws_as_on_a_file(aws_url: str,
     for ours, theirs in zip(here, there, strict=True):
         assert ours == theirs
     surface, terminal = told[1]
-    assert surface.routes - surface.walked == ROUTES_APART, "a route that is not asked here"
+    assert surface.routes - surface.walked == ROUTES_APART, "a route that this test does not request"
     assert set(commands()) - terminal.walked == LONG_RUNNING | OF_THE_ENGINE | APART, "a command that is not run here"
 
 
@@ -71,7 +71,7 @@ def test_long_running_commands_start_print_their_address_and_drain(aws_url: str,
     assert (tmp_path / "daemon.log").read_text() == ""
 
 
-def test_without_its_tables_a_command_says_what_to_do(aws: Emulator, tmp_path: Path) -> None:
+def test_command_without_its_tables_says_how_to_create_them(aws: Emulator, tmp_path: Path) -> None:
     program = Program(tmp_path, store="aws://?prefix=nobody-made-it", secret_key=SECRET, port="0")
     program.env |= aws.environment
     for command in ("up", "migrate"):

@@ -1,7 +1,7 @@
-"""The seeded worlds on DynamoDB and SQS in bad weather: the promises hold, and one seed tells the same story as SQLite.
+"""The seeded worlds on DynamoDB and SQS with network faults: the promises hold, with the same history as on SQLite.
 
-Between boto3 and the emulator a proxy loses, doubles, delays, reorders, throttles and halves, from the same seed: what
-happens there must not be seen in the story. SQLite tells it in calm weather.
+Between boto3 and the emulator a proxy loses, doubles, delays, reorders, throttles and halves requests by seed:
+its faults must not show in the history. SQLite runs without faults.
 
 More on demand: PACELINE_WORLD_SEEDS=20-25 PACELINE_WORLD_STEPS=200 pytest tests/aws/test_world.py.
 """
@@ -145,7 +145,7 @@ def parting(there: Story, here: Story) -> str | None:
 
 
 @pytest.mark.parametrize("seed", stories(14))
-def test_monitors_tell_the_same_story_on_both_engines(seed: int, engine: Engine, tmp_path: Path) -> None:
+def test_monitors_have_the_same_history_on_both_engines(seed: int, engine: Engine, tmp_path: Path) -> None:
     def agreed(store: Store) -> Store:
         return cast("Store", Agreed(store))
 
@@ -158,10 +158,10 @@ def test_monitors_tell_the_same_story_on_both_engines(seed: int, engine: Engine,
 
 
 @pytest.mark.parametrize("seed", stories(5))
-def test_the_promises_hold_though_the_indexes_lag(seed: int, engine: Engine, tmp_path: Path) -> None:
-    """An index that answers as it did before, or knows nothing yet, makes things late, and nothing else.
+def test_monitors_keep_the_promises_while_indexes_lag(seed: int, engine: Engine, tmp_path: Path) -> None:
+    """An index that lags makes runs late and has no other effect.
 
-    And others act between what one has read and what it writes: there the condition of the write is all there is.
+    Other processes act between a read and the write that follows: only the condition of the write protects it.
     """
 
     def agreed(store: Store) -> Store:
@@ -179,7 +179,7 @@ def test_the_promises_hold_though_the_indexes_lag(seed: int, engine: Engine, tmp
 
 
 @pytest.mark.parametrize("seed", stories(26))
-def test_batches_tell_the_same_story_on_both_engines(seed: int, engine: Engine, tmp_path: Path) -> None:
+def test_batches_have_the_same_history_on_both_engines(seed: int, engine: Engine, tmp_path: Path) -> None:
     here, there = (
         BriefBatchWorld(seed, tmp_path),
         BriefBatchWorld(seed, tmp_path, opener=engine.near, damage=engine.far),
@@ -189,7 +189,7 @@ def test_batches_tell_the_same_story_on_both_engines(seed: int, engine: Engine, 
 
 
 @pytest.mark.parametrize("seed", stories(26))
-def test_batches_keep_the_promises_though_others_act_in_between(seed: int, engine: Engine, tmp_path: Path) -> None:
+def test_batches_keep_the_promises_while_others_write_in_between(seed: int, engine: Engine, tmp_path: Path) -> None:
     gap = Gap(engine.dynamodb)
 
     def interrupted(store: Store) -> Store:
@@ -203,7 +203,7 @@ def test_batches_keep_the_promises_though_others_act_in_between(seed: int, engin
 
 
 @pytest.mark.parametrize("seed", stories(3))
-def test_jobs_tell_the_same_story_on_both_engines(seed: int, engine: Engine, tmp_path: Path) -> None:
+def test_jobs_have_the_same_history_on_both_engines(seed: int, engine: Engine, tmp_path: Path) -> None:
     here, there = BriefJobWorld(seed, tmp_path), BriefJobWorld(seed, tmp_path, opener=engine.near, damage=engine.far)
     tell_twice(seed, 40, here=here, there=there, proxy=engine.proxy)
     assert CHOSEN or min(there.books.outcomes["sent_again"], len(there.books.ended)) > 2

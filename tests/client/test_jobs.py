@@ -105,7 +105,7 @@ def test_waiting_in_a_terminal_draws_a_line_and_elsewhere_nothing(monkeypatch: p
         show(status)
 
 
-def test_waiting_looks_until_the_job_has_finished(connect: Connect) -> None:
+def test_wait_polls_until_the_job_has_finished(connect: Connect) -> None:
     with ScriptedServer([Say(200, STATUS), Say(200, DONE)]) as server:
         ended = connect(server.url, "t").jobs.open("j1").wait(timeout=30)
         assert ended.finished

@@ -65,7 +65,7 @@ def test_parameters_of_every_operation_are_those_of_its_methods() -> None:
         for place in ("path", "query", "header"):
             theirs = {one["name"] for one in parameters if one["in"] == place}
             if all(one.paged for one in found):
-                theirs -= {"If-None-Match"}  # whoever walks through a list keeps none of its pages
+                theirs -= {"If-None-Match"}  # iterating over a list drops its pages
             comparison.compare_names(theirs, set().union(*(told(one, place) for one in found)), f"{route} {place}")
     assert not comparison.wrong, "\n".join(comparison.wrong)
 
@@ -129,7 +129,7 @@ def argument_types(method: Method) -> dict[str, Any]:
 
 
 def compare_answers(comparison: Comparison, operation: Schema, found: list[Method], where: str) -> None:
-    """Each alternative of the answer is read by a method, and each method reads one of them."""
+    """Each alternative of the answer is read by a method, and each method reads one alternative."""
     schemas = list(answers(comparison, operation))
     types = {answer_type(one.call) for one in found}
     if is_text_too(operation):

@@ -31,7 +31,7 @@ TOMORROW = (datetime.now(UTC) + timedelta(days=1)).date()
 
 
 def fire(world: World, runs: int) -> None:
-    """Ticks until so many runs were made: a first due time may lie a few milliseconds ahead."""
+    """Ticks until this many runs were made: a first due time may lie a few milliseconds ahead."""
     until_s = time.monotonic() + 10
     while (runs := runs - world.fire()) > 0:
         assert time.monotonic() < until_s
@@ -57,7 +57,7 @@ def test_monitor_is_put_read_patched_paused_listed_and_removed(alice: Any) -> No
     assert (caught.value.status, caught.value.code) == (404, "not_found")
 
 
-def test_monitors_in_bulk_are_judged_one_by_one_and_progress_is_told(alice: Any) -> None:
+def test_monitors_of_a_bulk_put_are_judged_one_by_one_with_progress(alice: Any) -> None:
     told: list[int] = []
     items = [{"id": f"m{number:04}", "check": OUTGOING, "every": "1h"} for number in range(1_500)]
     items[1_200]["every"] = "1ms"
@@ -93,7 +93,7 @@ def test_monitors_are_listed_by_filters_and_in_order(alice: Any, admin: Any) -> 
     assert [one.id for one in admin.monitors.list_all(user="alice", limit=1)] == ["own"]
 
 
-def test_bulk_put_of_nothing_asks_nothing(alice: Any) -> None:
+def test_bulk_put_of_an_empty_list_returns_an_empty_list(alice: Any) -> None:
     assert alice.monitors.put_many([]) == []
 
 
@@ -101,12 +101,12 @@ def test_list_with_a_limit_asks_for_no_more_than_that(alice: Any) -> None:
     alice.monitors.put_many([{"id": f"m{number}", "check": OUTGOING, "every": "1h"} for number in range(5)])
     found = alice.monitors.list(limit=3)
     assert [one.id for one in found] == ["m0", "m1", "m2"]
-    assert [one.id for one in found] == ["m0", "m1", "m2"], "a second loop asks anew"
+    assert [one.id for one in found] == ["m0", "m1", "m2"], "a second loop requests the pages again"
     assert list(alice.monitors.list(limit=0)) == []
 
 
 @pytest.mark.parametrize("name", [".", "..", "/", "a/b", "%2e%2e", "..%2f..", "?x", "#x", "", " "])
-def test_name_never_leads_to_another_path(alice: Any, admin: Any, name: str) -> None:
+def test_id_with_path_characters_reaches_no_other_resource(alice: Any, admin: Any, name: str) -> None:
     admin.batches.put("nightly")
     alice.monitors.put("home", check=OUTGOING, every="1h")
     asks: list[Callable[[], object]] = [
@@ -142,7 +142,7 @@ def test_guarded_put_fails_when_the_monitor_has_changed(alice: Any) -> None:
         alice.monitors.put("home", check=OUTGOING, every="30s", if_none_match="*")
 
 
-def test_edit_keeps_the_rest_and_tries_again_when_somebody_else_was_faster(alice: Any) -> None:
+def test_edit_keeps_other_fields_and_retries_after_concurrent_changes(alice: Any) -> None:
     alice.monitors.put("home", check=WEB, every="60s", tags=["a"])
     rivals = iter(["b", "c"])
 
@@ -267,7 +267,7 @@ def test_accounts_and_keys_are_put_edited_and_removed(admin: Any) -> None:
     assert admin.accounts.get_if_changed("lab", if_none_match=admin.accounts.get("lab").etag) is None
 
 
-def test_service_tells_how_it_is(admin: Any) -> None:
+def test_service_reports_health_readiness_metrics_status_and_schedulers(admin: Any) -> None:
     admin.monitors.put("home", check=OUTGOING, every="1h")
     assert admin.alive().status == "ok"
     assert admin.ready().loops[0].turning

@@ -86,7 +86,7 @@ def test_address_and_token_come_from_the_environment_when_left_out(monkeypatch: 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("500ms", 0.5), ("30s", 30), ("5m", 300), ("6h", 21_600), ("1d", 86_400), ("0s", 0)]
 )
-def test_duration_reads_and_writes_what_paceline_writes(text: str, seconds: float) -> None:
+def test_durations_are_read_and_written_in_the_form_of_paceline(text: str, seconds: float) -> None:
     assert Duration.parse(text).total_seconds() == seconds
     assert str(Duration.parse(text)) == text == duration_text(Duration.parse(text))
     for wrong in ("30", "s", "1.5s", "-1s", "1w"):

@@ -51,7 +51,7 @@ def quick(client: Any) -> Any:
 
 
 def asked(connect: Connect, script: Sequence[Act], ask: Any) -> tuple[Any, list[Any]]:
-    """What came of it, also if it was raised, and the requests."""
+    """Returns the result or the raised error, and the requests."""
     with ScriptedServer(script) as server:
         try:
             came: Any = ask(quick(connect(server.url, "t")))
@@ -61,13 +61,13 @@ def asked(connect: Connect, script: Sequence[Act], ask: Any) -> tuple[Any, list[
 
 
 @pytest.mark.parametrize("trouble", [HangUp(), PAGE, problem(503, "store_unavailable"), problem(429, "throttled")])
-def test_get_is_tried_again_after_a_passing_trouble(connect: Connect, trouble: Act) -> None:
+def test_get_is_retried_after_a_temporary_failure(connect: Connect, trouble: Act) -> None:
     came, requests = asked(connect, [trouble, trouble, GOOD], lambda client: client.users.get("bob"))
     assert came.id == "bob"
     assert len(requests) == 3
 
 
-def test_get_is_given_up_after_so_many_tries(connect: Connect) -> None:
+def test_get_fails_after_four_tries(connect: Connect) -> None:
     came, requests = asked(connect, [problem(503, "store_unavailable", "locked")], lambda client: client.users.get())
     assert isinstance(came, Unavailable)
     assert (came.detail, len(requests)) == ("locked", 4)
@@ -89,7 +89,7 @@ def test_post_that_was_refused_before_anything_was_done_is_sent_again(connect: C
     assert (came.token, len(requests)) == ("x", 2)
 
 
-def test_post_is_sent_again_when_nobody_was_there_to_take_it(connect: Connect) -> None:
+def test_post_to_an_unreachable_service_says_that_it_did_not_count(connect: Connect) -> None:
     client = quick(connect(f"http://127.0.0.1:{free_port()}", "t"))
     with pytest.raises(NoAnswer) as caught:
         client.users.add("bob")
@@ -105,7 +105,7 @@ def test_submitted_job_is_sent_again_under_one_key(connect: Connect) -> None:
     assert len({one.headers["idempotency-key"] for one in requests}) == 1
 
 
-def test_removed_thing_that_is_gone_when_asked_again_counts_as_removed(connect: Connect) -> None:
+def test_repeated_remove_that_finds_nothing_counts_as_removed(connect: Connect) -> None:
     came, requests = asked(connect, [HangUp(), problem(404, "not_found")], lambda client: client.users.remove("bob"))
     assert (came, len(requests)) == (None, 2)
     came, requests = asked(connect, [problem(404, "not_found")], lambda client: client.users.remove("bob"))
@@ -132,7 +132,7 @@ def test_retry_after_is_waited_for_and_no_longer_than_allowed(connect: Connect) 
     assert (came.retry_after_s, len(requests)) == (3600.0, 1)
 
 
-def test_edit_cut_off_after_its_put_does_not_change_it_twice(connect: Connect) -> None:
+def test_edit_whose_put_lost_its_answer_is_not_applied_twice(connect: Connect) -> None:
     """The put counted, its answer was lost, and the put that was sent again is refused."""
     account = {
         "id": "lab", "concurrent": 10, "daily_results": 5, "daily_credits": 5, "enabled": True, "state": "ready",
@@ -152,7 +152,9 @@ def test_edit_cut_off_after_its_put_does_not_change_it_twice(connect: Connect) -
     assert [one.method for one in requests] == ["GET", "PUT", "PUT", "GET"]
     other = Say(200, account | {"concurrent": 7}, {"etag": '"3"'})
     came, requests = asked(connect, [before, HangUp(), mismatch, other], double)
-    assert isinstance(came, PreconditionFailed), "somebody wrote onto what may be ours: not again"
+    assert isinstance(came, PreconditionFailed), (
+        "another client wrote after our put, which may have counted: no second try"
+    )
 
 
 def test_stream_from_a_generator_is_not_sent_again_but_one_from_a_list_is(connect: Connect) -> None:
@@ -166,7 +168,7 @@ def test_stream_from_a_generator_is_not_sent_again_but_one_from_a_list_is(connec
     assert requests[0].body == requests[1].body == b'{"id":"r1","provider":"shop"}\n'
 
 
-def test_answer_that_is_no_document_of_this_version_says_so(connect: Connect) -> None:
+def test_unreadable_answer_raises_an_error_that_mentions_a_newer_version(connect: Connect) -> None:
     with pytest.raises(UnexpectedAnswer, match="newer"):
         asked(connect, [Say(200, {"id": 7})], lambda client: client.users.get())
 
@@ -176,7 +178,7 @@ def test_answer_of_a_proxy_becomes_a_problem_with_its_text(connect: Connect) -> 
     assert (type(came), came.status, came.code, came.detail) == (Problem, 418, "http_418", "a teapot")
 
 
-def test_word_of_a_newer_service_does_not_break_a_read(connect: Connect) -> None:
+def test_unknown_fields_and_values_of_a_newer_service_are_accepted(connect: Connect) -> None:
     came, _ = asked(connect, [Say(200, USER | {"role": "auditor", "shoe_size": 44})], lambda client: client.users.get())
     assert came.role == "auditor"
 

@@ -1,4 +1,4 @@
-"""Lines of JSON both ways: in bounded memory, with progress, and honest when they break off."""
+"""Lines of JSON both ways: in bounded memory, with progress, and with an error when they break off."""
 
 from __future__ import annotations
 

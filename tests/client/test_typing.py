@@ -1,4 +1,4 @@
-"""What a type checker tells the users of the client: no Any where the shape is known, and their mistakes."""
+"""Type checking code that uses the client: no Any where the shape is known, and mistakes are found."""
 
 from __future__ import annotations
 

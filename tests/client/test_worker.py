@@ -23,7 +23,7 @@ Lines = list[Any]
 
 
 def stop_when(worker: Worker, true: Callable[[], bool], *, within_s: float = 20) -> threading.Thread:
-    """Stops the worker from another thread, as soon as that is so."""
+    """Stops the worker from another thread as soon as the condition is true."""
 
     def watch() -> None:
         until_s = time.monotonic() + within_s
@@ -37,7 +37,7 @@ def stop_when(worker: Worker, true: Callable[[], bool], *, within_s: float = 20)
 
 
 def carry_out(script: QueueScript, url: str, function: Callable[[Any], object], *, ends: int, **options: Any) -> Lines:
-    """Runs the function until so many runs have ended; returns the log."""
+    """Runs the worker until this many runs have ended; returns the log."""
     client = Client(url, "t")
     worker = Worker(client)
     worker.checker(**options)(function)
@@ -126,7 +126,7 @@ def test_checker_claims_from_its_queue() -> None:
 
 
 @pytest.mark.parametrize("kind", ["plain", "async"])
-def test_no_more_run_at_once_than_allowed_and_no_more_are_claimed_than_there_is_room(kind: str) -> None:
+def test_worker_neither_runs_nor_claims_more_than_its_concurrency(kind: str) -> None:
     out, most, lock = 0, 0, threading.Lock()
 
     def count(change: int) -> None:
@@ -247,7 +247,7 @@ def test_reports_that_are_too_large_together_are_sent_in_parts() -> None:
     assert "result_dropped" not in events(lines)
 
 
-def test_report_is_given_up_when_its_lease_must_be_over() -> None:
+def test_report_is_given_up_when_its_lease_has_expired() -> None:
     with serving_queue(check_item(1)) as (script, url), Client(url, "t") as client:
         tried = threading.Event()
 
@@ -293,7 +293,7 @@ def test_claims_that_fail_are_made_again_and_the_worker_goes_on() -> None:
     assert events(lines).count("claim_failed") == 3
 
 
-def test_revoked_token_ends_the_worker_after_what_is_out() -> None:
+def test_revoked_token_ends_the_worker_after_its_open_runs() -> None:
     with serving_queue(check_item(1)) as (script, url), Client(url, "t") as client:
         script.on_claim = lambda count: None if count == 1 else problem(401, "unauthenticated")
         worker = Worker(client)
@@ -304,7 +304,7 @@ def test_revoked_token_ends_the_worker_after_what_is_out() -> None:
 
 
 @pytest.mark.parametrize("kind", ["plain", "async"])
-def test_stop_from_inside_a_function_lets_what_is_out_end(kind: str) -> None:
+def test_stop_from_inside_a_function_lets_open_runs_finish(kind: str) -> None:
     """Both runs are out when the first of them stops the worker; a third is never claimed."""
     both = threading.Barrier(2, timeout=20)
     with serving_queue(*(check_item(number) for number in range(3))) as (script, url), Client(url, "t") as client:

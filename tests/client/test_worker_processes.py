@@ -66,7 +66,7 @@ def notes(diary: Path) -> list[list[str]]:
 
 
 @pytest.mark.slow
-def test_promise_10_workers_killed_with_kill_minus_nine_lose_no_run_and_repeat_only_what_they_had_out(
+def test_promise_10_workers_killed_with_kill_minus_nine_lose_no_run_and_repeat_only_unfinished_runs(
     ann: Client, tmp_path: Path
 ) -> None:
     diary, chance = tmp_path / "diary", random.Random(7)
@@ -85,12 +85,12 @@ def test_promise_10_workers_killed_with_kill_minus_nine_lose_no_run_and_repeat_o
 
     ended = {one.run: one for name in runs for one in ann.monitors.runs(name)}
     assert len(ended) >= MONITORS * 3
-    assert {one.state for one in ended.values()} == {"ok"}, "nothing is lost, and nothing is called failed"
+    assert {one.state for one in ended.values()} == {"ok"}, "no run is lost, and none is reported as failed"
     begun = Counter(run for word, run, *_ in notes(diary) if word == "begin")
     assert set(begun) == set(ended)
     assert {run: one.attempt for run, one in ended.items() if begun[run] > one.attempt} == {}, "each under a lease"
     repeated = sum(begun.values()) - len(begun)
-    assert repeated <= KILLS * CONCURRENCY, "only what was out when its process was killed"
+    assert repeated <= KILLS * CONCURRENCY, "only runs in progress when their process was killed"
 
 
 @pytest.mark.slow
@@ -116,7 +116,7 @@ def test_promise_10_workers_of_a_batch_killed_with_kill_minus_nine_lose_no_recor
     due = [one.run for one in sorted(runs, key=lambda one: one.due)]
     begun = [run for word, run, *_ in notes(diary) if word == "begin"]
     assert list(dict.fromkeys(begun)) == due, "in order, a repeated one in its old place"
-    assert len(begun) - len(due) <= 2, "only what was out when its process was killed"
+    assert len(begun) - len(due) <= 2, "only runs in progress when their process was killed"
     assert root.dead.list().to_list() == []
 
 
@@ -151,7 +151,7 @@ def test_worker_retries_and_fails_records_as_its_function_says(root: Client) -> 
 
 
 @pytest.mark.slow
-def test_sigterm_lets_the_run_that_is_out_end_and_nothing_is_repeated(ann: Client, tmp_path: Path) -> None:
+def test_sigterm_lets_the_open_run_finish_and_repeats_nothing(ann: Client, tmp_path: Path) -> None:
     diary = tmp_path / "diary"
     ann.monitors.put("slow", check={"kind": "outgoing"}, every="1h")
     worker = start_worker(ann, diary, 3.0)
@@ -179,8 +179,8 @@ def test_frozen_worker_drops_its_result_when_another_has_the_run(ann: Client, tm
     line = ""
     while "result_dropped" not in line:
         line = frozen.stdout.readline()
-        assert line, "it ended without a word"
+        assert line, "it ended without output"
     assert [end(worker, signal.SIGTERM) for worker in (frozen, other)] == [0, 0]
     (run,) = ann.monitors.runs("slow")
-    assert run.attempt >= 2, "the claim of the frozen one may have taken it once more"
+    assert run.attempt >= 2, "the claim of the frozen worker may have taken it once more"
     assert run.detail["pid"] == other.pid

@@ -30,7 +30,7 @@ def memory_engine(stack: ExitStack, folder: Path) -> Opener:
 
 def file_engine(stack: ExitStack, folder: Path) -> Opener:
     path = str(folder / "store.db")
-    # The disk's patience is not under test here.
+    # Durability on disk is not under test here.
     return lambda: stack.enter_context(closing(SqliteStore(path, synchronous="normal")))
 
 
@@ -48,7 +48,7 @@ def aws_engine(stack: ExitStack, folder: Path) -> Opener:
 
 @contextmanager
 def few_shards() -> Iterator[None]:
-    """Each look asks every shard: three hold the same promises as all of them, which tests/aws has."""
+    """Each look queries every shard; three are enough here, and tests/aws uses all of them."""
     from paceline.adapters.aws.monitors import keys as monitors_keys
 
     with pytest.MonkeyPatch.context() as patch:

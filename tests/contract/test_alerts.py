@@ -1,4 +1,4 @@
-"""Alerts: stored once by their id, found when they are due, changed only by who has seen their newest version."""
+"""Alerts: stored once by their id, found when they are due, changed only at their newest version."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_alert_of_one_id_is_stored_once_and_read_whole(store: Store, other: Stor
     assert store.alert("al_none") is None
 
 
-def test_alert_that_is_over_is_not_opened_again_by_the_same_id(store: Store) -> None:
+def test_finished_alert_is_not_reopened_by_the_same_id(store: Store) -> None:
     store.add_alerts([alert("a")])
     assert store.write_alerts([over(only(store, alert("a")))]) == [True]
     assert store.add_alerts([alert("a")]) == [False]
@@ -63,7 +63,7 @@ def test_due_alerts_are_those_whose_time_has_come_the_longest_due_first(store: S
     assert [one.alert for one in store.open_alerts_after(T0_MS + 2, limit=10)] == [ahead]
 
 
-def test_record_is_replaced_only_by_who_has_seen_its_newest_version(store: Store, other: Store) -> None:
+def test_alert_record_is_replaced_only_at_its_newest_version(store: Store, other: Store) -> None:
     store.add_alerts([alert("a"), alert("b")])
     seen = only(store, alert("a"))
     again = msgspec.structs.replace(seen, state="sending", deliveries=(Delivery("ops", tries=1),), next_ms=T0_MS + 9)
@@ -94,7 +94,7 @@ def test_list_of_a_user_is_newest_first_and_paged(store: Store) -> None:
     assert len(store.alerts("", since_ms=0, before=None, limit=10)) == 1
 
 
-def test_counts_are_of_open_alerts_and_of_those_nobody_could_be_told(store: Store) -> None:
+def test_alert_counts_are_open_alerts_and_failed_deliveries(store: Store) -> None:
     assert store.alert_counts() == AlertCounts(0, 0)
     store.add_alerts([alert("a"), alert("b"), alert("c")])
     store.write_alerts([over(only(store, alert("a"))), over(only(store, alert("b")), GIVEN_UP)])

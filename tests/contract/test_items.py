@@ -34,7 +34,7 @@ def keys_after(store: Store, *, after: str = "", before: str = "", limit: int = 
     return [key for key, _ in store.items_after("thing", after=after, before=before, limit=limit)]
 
 
-def test_item_is_made_replaced_and_deleted_only_as_believed(store: Store, other: Store) -> None:
+def test_item_is_written_only_if_its_old_value_is_as_expected(store: Store, other: Store) -> None:
     assert store.write_items([ItemWrite(A, b"1", b"0")]) == {A: None}
     assert store.get_items([A]) == {}
     assert store.write_items([ItemWrite(A, b"1", None)]) == {}
@@ -78,7 +78,7 @@ def test_item_that_was_made_again_is_not_taken_for_the_old_one(store: Store) -> 
     assert store.write_items([ItemWrite(A, b"edit of the old one", b"old")]) == {A: b"new"}
 
 
-def test_as_many_writes_of_as_many_bytes_as_allowed(store: Store) -> None:
+def test_one_call_writes_the_largest_allowed_number_of_the_largest_items(store: Store) -> None:
     keys = [ItemKey("thing", f"{n:02}") for n in range(WRITES_MAX)]
     for old, value in ((None, b"\0" * VALUE_BYTES_MAX), (b"\0" * VALUE_BYTES_MAX, b"\xff" * VALUE_BYTES_MAX)):
         assert store.write_items([ItemWrite(at, value, old) for at in keys]) == {}
@@ -124,7 +124,7 @@ def test_exactly_one_of_many_inserts_of_the_same_item_wins(store: Store, other: 
     assert won == [prize.note]
 
 
-def test_edits_at_once_lose_nothing(store: Store, other: Store) -> None:
+def test_concurrent_edits_of_two_items_lose_no_update(store: Store, other: Store) -> None:
     """Two items change together: the writer that loses reads both and decides again."""
 
     def move(process: Store) -> None:
@@ -173,7 +173,7 @@ def test_edit_is_decided_again_after_a_concurrent_write(store: Store, other: Sto
     assert seen == [1, 10]
 
 
-def test_edit_gives_up_when_others_write_all_the_time(store: Store) -> None:
+def test_edit_gives_up_after_a_bounded_number_of_lost_races(store: Store) -> None:
     tries = 0
 
     def decide(_: Counter | None) -> Counter:

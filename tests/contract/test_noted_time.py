@@ -68,7 +68,7 @@ def test_note_begun_before_a_step_back_does_not_replace_the_accepted_time(store:
     assert note_time(store, lambda: T0_MS - HOUR_MS) == (T0_MS - HOUR_MS, T0_MS - HOUR_MS), "not a second step back"
 
 
-def test_clock_set_back_is_found_again_by_the_next_if_the_first_died_before_all_was_pulled_back(store: Store) -> None:
+def test_clock_set_back_is_handled_again_if_the_first_process_died_while_pulling_back(store: Store) -> None:
     waits = Waits(MINUTE_MS, MINUTE_MS, MINUTE_MS)
 
     class Dying:

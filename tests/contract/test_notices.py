@@ -1,4 +1,4 @@
-"""What admins and owners of jobs are told of: days that ended, new dead letters, refused keys, finished jobs."""
+"""Alerts for admins and owners of jobs: ended days, new dead letters, refused keys, finished jobs."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def bury(store: Store, count: int, *, batch: str = "daily", first_ms: int = T0_M
         assert settle(store, call, state, now_ms=first_ms + index * 10, reason="status 400")
 
 
-def test_one_process_of_all_looks_once_a_minute(store: Store, other: Store) -> None:
+def test_notices_are_looked_for_once_a_minute_by_one_process(store: Store, other: Store) -> None:
     assert look(store, T0_MS) == Noticed()
     assert look(other, T0_MS + EVERY_MS - 1) is None
     assert look(other, T0_MS + EVERY_MS) == Noticed()
 
 
-def test_day_that_ended_is_told_once_with_its_totals(store: Store) -> None:
+def test_ended_day_raises_one_alert_with_its_totals(store: Store) -> None:
     look(store, T0_MS)
     bury(store, 3, state="done")
     end_ms = store.days(make_batch(store, "daily", channels=("night",)), before=None, limit=1)[0].end_ms
@@ -50,7 +50,7 @@ def test_day_that_ended_is_told_once_with_its_totals(store: Store) -> None:
     assert look(store, end_ms + 3 * EVERY_MS) == Noticed()
 
 
-def test_day_with_an_open_run_is_not_told_until_that_ends(store: Store) -> None:
+def test_day_with_an_open_run_raises_no_alert_until_the_run_ends(store: Store) -> None:
     look(store, T0_MS)
     provide(store, "a")
     batch = make_batch(store, "daily")
@@ -61,10 +61,10 @@ def test_day_with_an_open_run_is_not_told_until_that_ends(store: Store) -> None:
     assert look(store, T0_MS + 2 * MINUTE_MS) == Noticed(days=1)
 
 
-def test_new_dead_letters_of_a_batch_are_one_message_and_old_ones_none(store: Store) -> None:
+def test_new_dead_letters_of_a_batch_raise_one_alert_and_old_ones_none(store: Store) -> None:
     bury(store, 2)
     now_ms = T0_MS + SETTLED_MS + MINUTE_MS
-    assert look(store, now_ms) == Noticed(), "what lies there already is old news"
+    assert look(store, now_ms) == Noticed(), "existing dead letters raise no alert"
     bury(store, 3, batch="second", first_ms=now_ms + 1_000)
     assert look(store, now_ms + MINUTE_MS) == Noticed(), "they may not all be written yet"
     assert look(store, now_ms + 3 * MINUTE_MS) == Noticed(dead_letters=1)
@@ -77,7 +77,7 @@ def test_new_dead_letters_of_a_batch_are_one_message_and_old_ones_none(store: St
     assert look(store, now_ms + 7 * MINUTE_MS) == Noticed()
 
 
-def test_walk_that_is_cut_short_counts_each_dead_letter_once(store: Store, other: Store) -> None:
+def test_interrupted_walk_over_dead_letters_counts_each_once(store: Store, other: Store) -> None:
     look(store, T0_MS)
     bury(store, 3, first_ms=T0_MS + 1_000)
     now_ms = T0_MS + 3 * MINUTE_MS
@@ -93,7 +93,7 @@ def test_walk_that_is_cut_short_counts_each_dead_letter_once(store: Store, other
     assert look(other, now_ms + 5 * MINUTE_MS) == Noticed(dead_letters=1)
 
 
-def test_key_that_ripe_refuses_is_told_again_only_after_it_was_enabled(store: Store) -> None:
+def test_refused_key_raises_another_alert_only_after_it_was_enabled(store: Store) -> None:
     key = add_account(store)
     look(store, T0_MS)
     store.change_key("lab", key, quarantine_key("the key was revoked"))
@@ -119,7 +119,7 @@ def test_finished_job_has_one_alert_for_its_user(store: Store, other: Store) -> 
     assert told(store, "bob") == []
 
 
-def test_days_that_ended_long_before_the_first_look_are_not_told(store: Store) -> None:
+def test_days_that_ended_long_before_the_first_look_raise_no_alert(store: Store) -> None:
     bury(store, 1, state="done")
     assert look(store, T0_MS + 5 * DAY_MS) == Noticed()
     assert look(store, T0_MS + 5 * DAY_MS + MINUTE_MS) == Noticed()

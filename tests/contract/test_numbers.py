@@ -23,7 +23,7 @@ def test_numbers_of_jobs_follow_one_another_and_lead_back(store: Store, other: S
         assert other.handle_of_number(row.number) == (row.handle, 0)
 
 
-def test_each_measurement_of_a_job_has_as_many_numbers_as_the_largest_of_them_needs(store: Store) -> None:
+def test_measurements_of_a_job_have_as_many_numbers_each_as_the_largest_needs(store: Store) -> None:
     limit(store, 10_000)
     item = submission(3)
     mixed = (item.job.measurements[0], ping(definitions=3), item.job.measurements[2])

@@ -39,7 +39,7 @@ def test_another_key_is_refused_once_the_store_has_its_own(store: Store, other: 
     compare_secret(other, OURS)
 
 
-def test_comparing_alone_writes_nothing(store: Store) -> None:
+def test_comparing_the_secret_key_writes_no_proof(store: Store) -> None:
     compare_secret(store, OURS)
     assert proof(store) is None
 
@@ -63,7 +63,7 @@ def test_store_of_an_older_version_takes_the_key_that_opens_its_accounts_keys(st
     check_secret(store, OURS, now_ms=NOW_MS)
 
 
-def test_empty_store_goes_with_any_key_and_one_with_a_user_does_not(store_factory: Opener) -> None:
+def test_empty_store_accepts_any_key_and_a_store_with_a_user_only_its_own(store_factory: Opener) -> None:
     store = store_factory()
     check_secret(store, OURS, now_ms=NOW_MS)
     check_secret(store, ANOTHER, now_ms=NOW_MS)
@@ -72,7 +72,7 @@ def test_empty_store_goes_with_any_key_and_one_with_a_user_does_not(store_factor
         check_secret(store, OURS, now_ms=NOW_MS)
 
 
-def test_adopting_makes_another_key_the_stores_own(store: Store) -> None:
+def test_adopted_secret_key_replaces_the_stores_key(store: Store) -> None:
     check_secret(store, OURS, now_ms=NOW_MS)
     assert adopt_secret(store, ANOTHER)
     assert not adopt_secret(store, ANOTHER)

@@ -1,4 +1,4 @@
-"""Sessions of the dashboard: as good as their token, on either engine."""
+"""Sessions of the dashboard last as long as their token, on both engines."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_further_session_of_a_token_ends_the_oldest(store: Store) -> None:
     assert [who(store, cookie) for cookie in cookies] == [None, None, *["sessa"] * SESSIONS_MAX]
 
 
-def test_words_that_are_no_cookie_are_nobody_s(store: Store) -> None:
+def test_text_that_is_not_a_session_cookie_identifies_no_user(store: Store) -> None:
     for text in ("", "ps_", "ps__", "pl_x_y", "ps_a/b_c", "ps_ä_c", f"ps_{'a' * 100}_c", "ps_abc_def"):
         assert who(store, text) is None
         end_session(store, text, secret_key=KEY)

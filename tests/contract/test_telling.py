@@ -1,4 +1,4 @@
-"""Who is told of an alert, through which channels, how often; and what silences hold back."""
+"""Delivery of alerts: to whom, through which channels, how often, and which alerts silences hold back."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_alert_for_admins_is_passed_on_to_each_admin_once(store: Store) -> None:
     assert store.alerts("carol", since_ms=0, before=None, limit=9) == []
 
 
-def test_channels_named_by_a_batch_are_those_of_the_admins_who_have_them(store: Store) -> None:
+def test_alert_of_a_batch_goes_to_the_admins_channels_of_its_names(store: Store) -> None:
     for name in ("ann", "bob"):
         store.edit_user(name, UserEdit(role="admin"))
         channel(store, user=name)
@@ -141,7 +141,7 @@ def test_channels_named_by_a_batch_are_those_of_the_admins_who_have_them(store: 
     assert [(one.record.alert.user, one.channel) for one in begin(store)] == [("bob", "night")]
 
 
-def test_nobody_is_told_of_alerts_of_a_user_who_is_gone_disabled_or_made_anew(store: Store) -> None:
+def test_alerts_of_a_removed_recreated_or_disabled_user_are_not_sent(store: Store) -> None:
     channel(store)
     add(store, alert("1"))
     remove_user(store, "ann", now_ms=T0_MS)
@@ -190,7 +190,7 @@ def test_note_for_apprise_has_title_text_and_the_opened_url(store: Store) -> Non
     assert note.text.splitlines()[0] == "answered 500"
 
 
-def test_told_alert_is_told_no_more(store: Store, other: Store) -> None:
+def test_delivered_alert_is_not_sent_again(store: Store, other: Store) -> None:
     channel(store)
     add(store, alert())
     messages = begin(store)
@@ -224,7 +224,7 @@ def test_failed_delivery_is_tried_again_with_growing_pauses_and_given_up_after_a
     assert store.alert_counts() == (0, 1)
 
 
-def test_process_that_dies_with_its_try_is_followed_by_another(store: Store, other: Store) -> None:
+def test_delivery_of_a_dead_process_is_tried_again_by_another(store: Store, other: Store) -> None:
     channel(store)
     add(store, alert())
     [lost] = begin(store)
@@ -236,7 +236,7 @@ def test_process_that_dies_with_its_try_is_followed_by_another(store: Store, oth
     assert record_of(store, alert()).state == "told"
 
 
-def test_one_channel_that_fails_does_not_repeat_the_others(store: Store) -> None:
+def test_failing_channel_does_not_repeat_deliveries_to_the_others(store: Store) -> None:
     channel(store, "a")
     channel(store, "b")
     add(store, alert())
@@ -295,7 +295,7 @@ def test_silence_of_a_tag_covers_the_monitors_that_have_it(store: Store) -> None
     assert {one.record.alert.subject for one in begin(store)} == {"else"}
 
 
-def test_failure_that_outlasts_its_silence_is_told_once_when_it_ends(store: Store) -> None:
+def test_failure_that_outlasts_its_silence_is_sent_once_at_its_end(store: Store) -> None:
     channel(store)
     fail(store)
     silence(store)
@@ -308,7 +308,7 @@ def test_failure_that_outlasts_its_silence_is_told_once_when_it_ends(store: Stor
     assert begin(store, now_ms=T0_MS + 3 * HOUR_MS) == []
 
 
-def test_failure_that_ended_during_its_silence_is_not_told(store: Store) -> None:
+def test_failure_that_ended_during_its_silence_is_not_sent(store: Store) -> None:
     channel(store)
     put(store, "home", now_ms=T0_MS, every="1d")
     run_tick(store, now_ms=T0_MS)
@@ -320,7 +320,7 @@ def test_failure_that_ended_during_its_silence_is_not_told(store: Store) -> None
     assert record_of(store, alert()).next_ms is None
 
 
-def test_silence_that_is_ended_early_lets_a_lasting_failure_be_told_at_once(store: Store) -> None:
+def test_ending_a_silence_early_sends_a_lasting_failure_at_once(store: Store) -> None:
     channel(store)
     fail(store)
     name = silence(store)

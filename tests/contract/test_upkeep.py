@@ -76,7 +76,7 @@ def test_a_backup_overwrites_nothing(store: Store, tmp_path: Path) -> None:
     assert target.read_text() == "precious"
 
 
-def test_a_store_that_went_through_a_lot_is_in_order(store: Store, other: Store) -> None:
+def test_check_finds_no_problem_after_many_different_operations(store: Store, other: Store) -> None:
     monitors = [armed(store, f"m{number}", check=OUTGOING if number % 3 else GET) for number in range(9)]
     for round_ in range(6):
         now_ms = T0_MS + round_ * LEASE_MS

@@ -29,7 +29,7 @@ def test_users_are_paged_in_order_of_id(store: Store) -> None:
     assert store.users(after=everyone[-1], limit=2) == []
 
 
-def test_an_edit_changes_only_what_it_names(store: Store, other: Store) -> None:
+def test_user_edit_changes_only_the_named_fields(store: Store, other: Store) -> None:
     edited = store.edit_user("ann", UserEdit(daily_credits=9))
     assert edited is not None
     assert (edited.role, edited.daily_credits, edited.disabled) == ("user", 9, False)
@@ -43,7 +43,7 @@ def test_an_edit_changes_only_what_it_names(store: Store, other: Store) -> None:
 @pytest.mark.parametrize("change", [UserEdit(role="user"), UserEdit(disabled=True), None], ids=str)
 def test_last_admin_cannot_be_demoted_disabled_or_removed(store: Store, change: UserEdit | None) -> None:
     store.edit_user("ann", UserEdit(role="admin"))
-    store.edit_user("bob", UserEdit(role="admin", disabled=True))  # who is disabled gives no rights
+    store.edit_user("bob", UserEdit(role="admin", disabled=True))  # a disabled admin does not count
     before = store.user("ann")
     with pytest.raises(LastAdmin, match="'ann' is the last admin"):
         give_up(store, "ann", change)
@@ -53,7 +53,7 @@ def test_last_admin_cannot_be_demoted_disabled_or_removed(store: Store, change: 
     give_up(store, "ann", change)
     with pytest.raises(LastAdmin):
         give_up(store, "bob", change)
-    assert store.remove_user("ann") == (change is not None), "who is no admin may go"
+    assert store.remove_user("ann") == (change is not None), "a plain user may be removed"
 
 
 @pytest.mark.parametrize("change", [UserEdit(role="user"), UserEdit(disabled=True), None], ids=str)
@@ -99,7 +99,7 @@ def test_disabling_and_enabling_records_a_change_for_each_monitor_of_the_user(st
         arm_all(store, T0_MS)
 
 
-def test_an_edit_that_neither_disables_nor_enables_records_nothing(store: Store) -> None:
+def test_user_edit_that_neither_disables_nor_enables_records_no_change(store: Store) -> None:
     put(store, "a")
     arm_all(store, T0_MS)
     store.edit_user("ann", UserEdit(daily_credits=9))
@@ -127,7 +127,7 @@ def test_removing_a_user_removes_tokens_and_monitors_and_records_their_changes(s
     assert store.monitor("bob", "c") is not None
 
 
-def test_a_user_who_comes_back_owns_nothing_of_before(store: Store) -> None:
+def test_user_added_again_after_removal_owns_no_old_monitor(store: Store) -> None:
     before = put(store, "a").monitor
     assert store.remove_user("ann")
     assert store.add_user(user("ann"))
@@ -138,7 +138,7 @@ def test_a_user_who_comes_back_owns_nothing_of_before(store: Store) -> None:
     assert after.generation != before.generation
 
 
-def test_the_number_of_monitors_is_kept(store: Store) -> None:
+def test_monitor_count_of_a_user_follows_puts_and_removals(store: Store) -> None:
     def count() -> int:
         found = store.user("ann")
         assert found is not None
@@ -176,7 +176,7 @@ def test_only_its_own_user_s_token_is_removed(store: Store, other: Store) -> Non
     assert store.token("t1") is None
 
 
-def test_a_disabled_user_is_seen_with_the_token(store: Store) -> None:
+def test_token_lookup_shows_that_its_user_is_disabled(store: Store) -> None:
     assert store.add_token(token("t1", "ann"), tokens_max=100) == "added"
     store.edit_user("ann", UserEdit(disabled=True))
     found = store.token("t1")

@@ -18,7 +18,7 @@ def test_admin_is_given_up_when_an_active_admin_is_disabled_demoted_or_removed(a
 
 @pytest.mark.parametrize("before", [DISABLED, USER])
 @pytest.mark.parametrize("after", [ADMIN, DISABLED, USER, None])
-def test_change_of_a_user_who_cannot_act_as_admin_gives_up_none(before: Standing, after: Standing | None) -> None:
+def test_change_of_a_disabled_or_plain_user_gives_up_no_admin(before: Standing, after: Standing | None) -> None:
     assert not gives_up_admin(before, after)
 
 

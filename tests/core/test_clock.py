@@ -1,4 +1,4 @@
-"""A clock that was set back is told by a later time that was read before, and by nothing else."""
+"""A clock set back is recognized only by a later time that was read before."""
 
 from __future__ import annotations
 

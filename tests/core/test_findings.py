@@ -18,5 +18,7 @@ from paceline.core.findings import NO_ENTRY, NO_MONITOR, entry_finding
         (False, True, True, None),
     ],
 )
-def test_entry_finding(*, monitor: bool, entry: bool, change: bool, finding: str | None) -> None:
+def test_finding_of_an_entry_depends_on_its_monitor_and_its_change(
+    *, monitor: bool, entry: bool, change: bool, finding: str | None
+) -> None:
     assert entry_finding(monitor=monitor, entry=entry, change=change) == finding

@@ -39,7 +39,7 @@ def test_parsed_run_ids_are_exactly_those_that_run_id_makes(text: str) -> None:
         assert run_id(name.owner, name.monitor, generation=name.generation, counter=name.counter) == text
 
 
-def test_promise_5_the_pairs_of_the_seed_do_not_touch_each_other() -> None:
+def test_promise_5_owner_and_id_pairs_that_join_alike_have_different_keys() -> None:
     keys = {
         entry_key(*pair)
         for pair in [("1", "2-3"), ("1-2", "3"), ("1-a", "b"), ("1", "a-b"), ("1/2", "3"), ("1", "2/3")]
@@ -75,14 +75,14 @@ def test_a_text_that_is_no_run_id_is_not_taken_for_one(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["a", "A9", "1-a", "user.name@host", "x" * ID_CHARS_MAX, "a:b+c=d~e_f"])
-def test_a_good_id(text: str) -> None:
+def test_valid_id_has_no_problem(text: str) -> None:
     assert id_problem(text, "/id") is None
 
 
 @pytest.mark.parametrize(
     "text", ["", "-a", ".a", "a b", "a/b", "a\n", "ä", "a\x00", "x" * (ID_CHARS_MAX + 1), "../a", "a#b"]
 )
-def test_a_bad_id_is_named(text: str) -> None:
+def test_invalid_id_is_reported_with_its_pointer(text: str) -> None:
     problem = id_problem(text, "/items/3/id")
     assert problem is not None
     assert problem.pointer == "/items/3/id"

@@ -1,4 +1,4 @@
-"""Whether work that was claimed may still start."""
+"""Claimed work may start only if it ends before its lease."""
 
 from __future__ import annotations
 

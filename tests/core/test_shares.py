@@ -46,7 +46,7 @@ def test_fair_shares_grant_no_more_than_to_an_unsatisfied_owner(
             assert all(total <= other + 1 for other in short)
 
 
-def test_fair_shares_give_what_one_leaves_to_the_others_in_any_order() -> None:
+def test_fair_shares_give_unused_places_to_the_others_in_any_order() -> None:
     assert fair_shares(8, [Claimant(9), Claimant(1)]) == [7, 1]
     assert fair_shares(8, [Claimant(1), Claimant(9)]) == [1, 7]
 

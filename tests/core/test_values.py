@@ -157,7 +157,9 @@ def test_promise_3_a_run_of_a_deleted_monitor_is_never_sent(*, lost: bool) -> No
         (None, None, "ok", "ok"),
     ],
 )
-def test_health(due_ago_ms: int | None, open_ago_ms: int | None, settled: RunState | None, expected: Health) -> None:
+def test_health_depends_on_due_time_open_run_and_last_outcome(
+    due_ago_ms: int | None, open_ago_ms: int | None, settled: RunState | None, expected: Health
+) -> None:
     glance = Glance(open_due_ms=None if open_ago_ms is None else NOW_MS - open_ago_ms, settled=settled)
     due_ms = None if due_ago_ms is None else NOW_MS - due_ago_ms
     assert judge(resting=False, due_ms=due_ms, glance=glance, now_ms=NOW_MS, late_after_ms=10_000) == expected

@@ -16,7 +16,7 @@ def test_promise_13_one_write_has_its_turn_beside_a_thousand_of_another_user() -
     assert take_turns([[250] * 40, [250] * 40, [1]], room=1_000) == [2, 2, 1]
 
 
-def test_one_user_alone_has_the_whole_room() -> None:
+def test_single_user_has_the_whole_room() -> None:
     assert take_turns([[1] * 5_000], room=1_000) == [1_000]
     assert take_turns([[250] * 40], room=1_000) == [4]
 
@@ -25,7 +25,7 @@ def test_write_that_is_heavier_than_the_room_is_taken_by_itself() -> None:
     assert take_turns([[5_000, 1]], room=1_000) == [1]
 
 
-def test_where_there_are_more_users_than_places_those_who_stand_first_have_the_turn() -> None:
+def test_first_users_have_the_turn_if_there_are_more_users_than_places() -> None:
     assert take_turns([[1], [1], [1]], room=2) == [1, 1, 0]
 
 

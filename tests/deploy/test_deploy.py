@@ -87,7 +87,7 @@ def drain_times() -> set[str]:
     return {*unit, *(one["PACELINE_DRAIN_TIMEOUT"] for one in settings)}
 
 
-def test_every_stop_waits_for_the_longest_check_and_then_for_what_is_given_back() -> None:
+def test_every_stop_timeout_covers_the_longest_check_and_the_release_of_runs() -> None:
     times = stop_times_s()
     assert len(times) == 4
     (drain,) = drain_times()

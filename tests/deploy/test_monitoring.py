@@ -66,7 +66,7 @@ def test_alerts_fire_when_they_should_and_are_silent_when_all_is_well(tmp_path: 
 
 
 @pytest.mark.parametrize("fires", [True, False])
-def test_every_alert_is_tried_both_ways(fires: bool) -> None:  # noqa: FBT001  a parameter of the test
+def test_every_alert_has_a_case_where_it_fires_and_one_where_it_does_not(fires: bool) -> None:  # noqa: FBT001  a parameter of the test
     cases = [case for test in TESTS for case in test["alert_rule_test"]]
     tried = {case["alertname"] for case in cases if bool(case["exp_alerts"]) is fires}
     assert tried == {rule["alert"] for rule in RULES}

@@ -49,7 +49,7 @@ def test_a_reply_is_lost_before_or_after_the_effect(client: Client, kind: str, e
     assert client.get("/measurements/my/?tags=paceline-1")["count"] == effects
 
 
-def test_a_reply_can_take_its_time_after_the_effect(client: Client) -> None:
+def test_delayed_reply_comes_after_the_effect(client: Client) -> None:
     add(client, kind="delay", delay_ms=300)
     began = time.monotonic()
     assert client.create().status == 201
@@ -78,7 +78,7 @@ def test_a_reply_can_lack_the_ids_or_be_no_json(client: Client) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_a_key_can_be_refused_from_now_on_and_its_sister_not(
+def test_refused_key_does_not_affect_another_key_of_the_account(
     simulator: AtlasSimulator, client: Client, status: int
 ) -> None:
     sister = Client(simulator.base_url, simulator.add_key("alice").uuid)
@@ -89,7 +89,7 @@ def test_a_key_can_be_refused_from_now_on_and_its_sister_not(
     assert sister.ask("GET", "/credits/").status == 200
 
 
-def test_a_fault_strikes_the_route_the_count_and_the_place_it_is_told(client: Client) -> None:
+def test_fault_applies_only_to_its_route_after_its_skips_and_as_often_as_told(client: Client) -> None:
     add(client, kind="error_before", method="GET", path="/credits/", skip=1, times=2)
     seen = [client.ask("GET", "/credits/").status for _ in range(5)]
     assert seen == [200, 500, 500, 200, 200]

@@ -57,7 +57,7 @@ def test_a_measurement_that_no_probe_answered_has_failed(client: Client, simulat
     assert (client.status(good), client.status(bad)) == (4, 7)
 
 
-def test_when_the_credits_run_out_what_runs_is_forced_to_stop(simulator: AtlasSimulator) -> None:
+def test_running_measurement_is_stopped_when_the_credits_run_out(simulator: AtlasSimulator) -> None:
     client = Client(simulator.base_url, simulator.add_account("poor", balance=100_000)[0])
     (created,) = client.create(ping(interval=60), is_oneoff=False, requested=20).ids
     simulator.clock.advance(DAY_MS)
@@ -85,7 +85,7 @@ def test_a_stop_is_final_and_frees_the_place(simulator: AtlasSimulator, client: 
     assert client.create().status == 201
 
 
-def test_only_the_owner_may_stop_or_edit(simulator: AtlasSimulator, client: Client) -> None:
+def test_only_the_owner_may_stop_or_edit_a_measurement(simulator: AtlasSimulator, client: Client) -> None:
     (created,) = client.create().ids
     full = ("measurements.update_measurement", *POOL_PERMISSIONS)
     simulator.add_account("eve")

@@ -205,7 +205,7 @@ def test_a_key_is_taken_from_the_header_and_from_the_query(simulator: AtlasSimul
     assert client.key not in json.dumps(page)
 
 
-def test_an_unknown_key_does_not_exist(simulator: AtlasSimulator) -> None:
+def test_unknown_key_is_refused_as_not_existing(simulator: AtlasSimulator) -> None:
     refused = Client(simulator.base_url, "00000000-0000-0000-0000-000000000000").create()
     assert (refused.status, refused.document["error"]["code"]) == (401, 104)
     assert refused.details == ["The provided API key does not exist"]
@@ -220,7 +220,7 @@ def test_an_unknown_key_does_not_exist(simulator: AtlasSimulator) -> None:
         ("credits.get_credit_info", "GET", "/credits/"),
     ],
 )
-def test_a_key_without_the_permission_is_refused_that_and_nothing_else(
+def test_key_without_a_permission_is_refused_only_the_action_that_needs_it(
     simulator: AtlasSimulator, client: Client, permission: str, method: str, path: str
 ) -> None:
     client.create()

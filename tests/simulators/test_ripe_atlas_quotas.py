@@ -13,7 +13,9 @@ from paceline.simulators.ripe_atlas.quotas import Day
 from tests.simulators.support.atlas_client import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Client, definition_of, ping
 
 
-def test_an_account_runs_a_hundred_at_once_whichever_key_asks(simulator: AtlasSimulator, client: Client) -> None:
+def test_account_runs_at_most_a_hundred_measurements_at_once_over_all_its_keys(
+    simulator: AtlasSimulator, client: Client
+) -> None:
     for n in range(4):
         assert client.create(*[ping(target=f"192.0.2.{n}")] * 25).status == 201
     second = Client(simulator.base_url, simulator.add_key("alice").uuid)
@@ -91,7 +93,7 @@ def test_measurement_without_credits_is_refused_unless_another_account_pays(simu
     assert 0 < rich.get("/credits/")["past_day_credits_spent"] <= 60
 
 
-def test_the_cap_on_a_target_counts_everybody(simulator: AtlasSimulator, client: Client) -> None:
+def test_cap_on_a_target_counts_the_measurements_of_all_accounts(simulator: AtlasSimulator, client: Client) -> None:
     client.ask("POST", "/simulator/targets", {"8.8.8.8": 20})
     other = Client(simulator.base_url, simulator.add_account("bob")[0])
     assert other.create(*[ping(target="8.8.8.8")] * 4).status == 201
@@ -142,7 +144,7 @@ def test_exactly_one_of_two_clients_gets_the_last_room(simulator: AtlasSimulator
         (definition_of("http"), 10),
     ],
 )
-def test_a_result_costs_what_the_credits_page_says_and_twice_for_a_one_off(
+def test_result_costs_the_price_of_the_credits_page_and_twice_in_a_one_off(
     simulator: AtlasSimulator, definition: dict[str, Any], unit: int
 ) -> None:
     client = Client(simulator.base_url, simulator.add_account("anchors", http_allowed=True)[0])
@@ -153,7 +155,7 @@ def test_a_result_costs_what_the_credits_page_says_and_twice_for_a_one_off(
     assert rows == {once: 2 * unit, often: unit}
 
 
-def test_the_counters_lag_and_charge_what_was_delivered(simulator: AtlasSimulator, client: Client) -> None:
+def test_counters_lag_and_charge_for_delivered_results(simulator: AtlasSimulator, client: Client) -> None:
     before = client.get("/credits/")
     (created,) = client.create(definition_of("traceroute"), requested=100).ids
     simulator.clock.advance(4 * HOUR_MS - 1_000)

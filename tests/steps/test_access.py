@@ -78,13 +78,13 @@ def test_promise_12_the_secret_is_not_in_the_store(store: Store) -> None:
         lambda _: "pl_' OR 1=1 --_0",
     ],
 )
-def test_promise_12_anything_but_the_whole_secret_is_refused(store: Store, mangle: object) -> None:
+def test_promise_12_altered_token_secret_is_refused(store: Store, mangle: object) -> None:
     token = new_user(store, "cem")
     assert callable(mangle)
     assert whose(store, mangle(token.secret)) is None
 
 
-def test_promise_12_a_token_of_one_user_does_not_open_another(store: Store) -> None:
+def test_promise_12_token_id_with_the_secret_of_another_user_is_refused(store: Store) -> None:
     one, two = new_user(store, "cem", seed=1), new_user(store, "dan", seed=2)
     mixed = f"pl_{two.token.id}_{one.secret.rsplit('_', 1)[1]}"
     assert whose(store, mixed) is None
@@ -120,14 +120,14 @@ def test_a_removed_user_s_token_is_refused_even_when_the_name_comes_back(store: 
 
 
 @pytest.mark.parametrize("user_id", ["me", "", "a b", "a/b", "../x", "\x00", "x" * 200])
-def test_a_bad_id_is_refused(store: Store, user_id: str) -> None:
+def test_invalid_user_id_is_refused(store: Store, user_id: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         new_user(store, user_id)
     assert [problem.pointer for problem in caught.value.errors] == ["/id"]
 
 
 @pytest.mark.parametrize("daily_credits", [-1, DAILY_CREDITS_MAX + 1])
-def test_credits_have_a_range(store: Store, daily_credits: int) -> None:
+def test_daily_credits_out_of_range_are_refused(store: Store, daily_credits: int) -> None:
     with pytest.raises(InvalidInput) as caught:
         new_user(store, "cem", daily_credits=daily_credits)
     assert [problem.pointer for problem in caught.value.errors] == ["/daily_credits"]
@@ -135,7 +135,7 @@ def test_credits_have_a_range(store: Store, daily_credits: int) -> None:
         edit_user(store, "ann", UserEdit(daily_credits=daily_credits), now_ms=T0_MS)
 
 
-def test_an_id_is_given_once(store: Store) -> None:
+def test_user_id_cannot_be_used_twice(store: Store) -> None:
     new_user(store, "cem")
     with pytest.raises(AlreadyExists):
         new_user(store, "cem", seed=2)
@@ -152,7 +152,7 @@ def test_missing_user_and_token_are_not_found(store: Store) -> None:
             act()
 
 
-def test_a_label_has_its_limits(store: Store) -> None:
+def test_token_label_that_is_too_long_or_has_a_nul_is_refused(store: Store) -> None:
     for label in ("x" * 101, "a\x00b"):
         with pytest.raises(InvalidInput) as caught:
             new_token(store, "ann", seed=3, label=label)

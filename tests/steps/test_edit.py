@@ -8,7 +8,7 @@ from paceline.errors import NotFound, RevisionMismatch
 from paceline.steps.edit import TRIES_MAX, edit, unless_changed
 
 
-def test_edit_tries_again_while_somebody_writes_in_between() -> None:
+def test_edit_is_repeated_after_concurrent_writes() -> None:
     answers = iter([None, None, "written"])
     assert edit("Batch 'b'", lambda: next(answers)) == "written"
     assert list(answers) == []
@@ -21,7 +21,7 @@ def test_edit_ends_after_a_bounded_number_of_tries() -> None:
     assert len(tries) == TRIES_MAX
 
 
-def test_an_error_of_the_attempt_is_final() -> None:
+def test_error_raised_by_the_attempt_is_not_retried() -> None:
     tries = list[int]()
 
     def attempt() -> str:
@@ -33,7 +33,7 @@ def test_an_error_of_the_attempt_is_final() -> None:
     assert tries == [1]
 
 
-def test_unless_changed_is_none_only_for_another_revision() -> None:
+def test_unless_changed_returns_none_only_for_a_revision_mismatch() -> None:
     def changed() -> str:
         raise RevisionMismatch("changed")
 

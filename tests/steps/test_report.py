@@ -112,7 +112,7 @@ def test_promise_12_a_run_is_shown_to_its_owner_and_to_an_admin_alone(store: Sto
             show_run(store, run, viewer=viewer, now_ms=T0_MS)
 
 
-def test_the_status_tells_how_far_behind_we_are(store: Store) -> None:
+def test_status_shows_lateness_and_queue_age(store: Store) -> None:
     empty = status_view(store, now_ms=T0_MS)
     assert (empty.queue_age_s, empty.late_s, empty.next_due) == (0.0, 0.0, None)
     put(store, "a", now_ms=T0_MS)

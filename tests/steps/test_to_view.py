@@ -32,10 +32,10 @@ def test_to_view_copies_equal_names_and_writes_instants_as_text() -> None:
     assert later == ThingView("b", "bob", "1970-01-01T00:00:00.000Z", "1970-01-01T00:00:00.001Z", None, "late")
 
 
-def test_given_fields_go_before_those_of_the_value() -> None:
+def test_given_fields_override_those_of_the_value() -> None:
     assert to_view(Thing("a", 0), ThingView, owner="ann", id="given").id == "given"
 
 
-def test_a_field_that_is_found_nowhere_is_an_error() -> None:
+def test_view_field_without_a_value_is_an_error() -> None:
     with pytest.raises(TypeError, match="owner"):
         to_view(Thing("a", 0), ThingView)

@@ -1,4 +1,4 @@
-"""VirtualPaceline: the real engine and API, a day in seconds, the same story from the same seed."""
+"""VirtualPaceline: the real engine and API, a day in seconds, the same history from the same seed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_monitor_fires_on_its_grid_for_a_day() -> None:
         assert p.now == datetime(2026, 1, 2, tzinfo=UTC)
 
 
-def test_nothing_happens_while_time_stands_still() -> None:
+def test_monitor_does_not_fire_while_time_stands_still() -> None:
     with VirtualPaceline() as p:
         p.client.monitors.put("home", check=HTTP, every="1s")
         assert p.requests == []
@@ -115,7 +115,7 @@ def test_outgoing_run_is_claimed_settled_and_comes_back_after_its_lease() -> Non
         assert p.client.monitors.get("page").health == "ok"
 
 
-def test_user_sees_only_their_own() -> None:
+def test_user_sees_only_their_own_monitors() -> None:
     with VirtualPaceline() as p:
         ann = p.client_for("ann")
         ann.monitors.put("home", check=HTTP, every="1h")
@@ -123,7 +123,7 @@ def test_user_sees_only_their_own() -> None:
         assert list(p.client_for("bob").monitors.list()) == []
 
 
-def test_same_seed_tells_the_same_story() -> None:
+def test_same_seed_makes_the_same_requests() -> None:
     def story(seed: int) -> list[Request]:
         with VirtualPaceline(seed=seed) as p:
             p.answers = lambda _request: Answer(status=503)
@@ -138,7 +138,7 @@ def test_same_seed_tells_the_same_story() -> None:
 
 
 @pytest.mark.parametrize("by", ["soon", "-1s", timedelta(seconds=-1)])
-def test_advance_refuses_what_is_no_duration(by: str | timedelta) -> None:
+def test_advance_refuses_text_that_is_not_a_duration(by: str | timedelta) -> None:
     with VirtualPaceline() as p, pytest.raises(ValueError, match="advance: write a whole number and a unit"):
         p.advance(by)
 

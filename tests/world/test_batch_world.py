@@ -28,7 +28,7 @@ def make_world(tmp_path: Path) -> Iterator[Maker]:
 
 
 @pytest.mark.parametrize("seed", seeds())
-def test_batches_keep_the_promises_whatever_happens(seed: int, make_world: Maker) -> None:
+def test_batches_keep_the_promises_in_random_histories(seed: int, make_world: Maker) -> None:
     world = make_world(seed)
     world.run(STEPS)
     assert min(world.crashes, world.interruptions, world.repeats, world.jumps) > STEPS // 300
@@ -78,7 +78,7 @@ FAULTS: dict[type[Faulty], str] = {
 
 
 @pytest.mark.parametrize(("fault", "says"), FAULTS.items(), ids=lambda value: getattr(value, "__name__", ""))
-def test_the_world_of_batches_notices_a_broken_store(fault: type[Faulty], says: str, make_world: Maker) -> None:
+def test_world_of_batches_notices_a_broken_store(fault: type[Faulty], says: str, make_world: Maker) -> None:
     def tell(seed: int, damage: Damage) -> None:
         make_world(seed, damage=damage).run(600)
 
@@ -87,7 +87,7 @@ def test_the_world_of_batches_notices_a_broken_store(fault: type[Faulty], says: 
     assert f"PACELINE_WORLD_SEEDS={seed} PACELINE_WORLD_STEPS=600 " in words
 
 
-def test_the_same_seed_tells_the_same_story_of_batches(make_world: Maker) -> None:
+def test_same_seed_gives_the_same_history_of_batches(make_world: Maker) -> None:
     worlds = [make_world(7, folder_name=folder) for folder in ("once", "again")]
     for world in worlds:
         world.run(100)

@@ -25,7 +25,7 @@ def make_world(tmp_path: Path) -> Iterator[Maker]:
 
 
 @pytest.mark.parametrize("seed", seeds())
-def test_jobs_keep_the_promises_whatever_happens(seed: int, make_world: Maker) -> None:
+def test_jobs_keep_the_promises_in_random_histories(seed: int, make_world: Maker) -> None:
     world = make_world(seed)
     world.run(STEPS)
     assert judged(world).passed, judged(world)
@@ -37,7 +37,7 @@ def test_jobs_keep_the_promises_whatever_happens(seed: int, make_world: Maker) -
 
 
 @pytest.mark.parametrize(("fault", "says"), JOB_FAULTS.items(), ids=lambda value: getattr(value, "__name__", ""))
-def test_the_world_of_jobs_notices_a_broken_store(fault: type[Faulty], says: str, make_world: Maker) -> None:
+def test_world_of_jobs_notices_a_broken_store(fault: type[Faulty], says: str, make_world: Maker) -> None:
     def tell(seed: int, damage: Damage) -> None:
         make_world(seed, damage=damage, lag_ms=100_000).live(400)
 
@@ -46,7 +46,7 @@ def test_the_world_of_jobs_notices_a_broken_store(fault: type[Faulty], says: str
     assert f"PACELINE_WORLD_SEEDS={seed} PACELINE_WORLD_STEPS=400 " in words
 
 
-def test_the_same_seed_tells_the_same_story_of_jobs(make_world: Maker) -> None:
+def test_same_seed_gives_the_same_history_of_jobs(make_world: Maker) -> None:
     worlds = [make_world(7, folder_name=folder) for folder in ("once", "again")]
     for world in worlds:
         world.run(100)

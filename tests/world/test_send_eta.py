@@ -204,7 +204,7 @@ class World:
         raise AssertionError("it does not come to an end")
 
     def _next_moment_ms(self, look_ms: int | None) -> int:
-        """When something can change. The dispatcher would look more often, in vain: days are spent by the minute."""
+        """Returns when something can change. The dispatcher itself polls more often, as usage expires by the minute."""
         moments = [one.ends_ms for one in self.running.values()]
         moments += [one.closed_until_ms for one in self.store.accounts(now_ms=self.now_ms, releases_until_ms=0)]
         minute_ms = (self.now_ms // MINUTE_MS + 1) * MINUTE_MS

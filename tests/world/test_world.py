@@ -29,7 +29,7 @@ def make_world(tmp_path: Path) -> Iterator[Maker]:
 
 
 @pytest.mark.parametrize("seed", seeds())
-def test_the_promises_hold_whatever_happens(seed: int, make_world: Maker) -> None:
+def test_monitors_keep_the_promises_in_random_histories(seed: int, make_world: Maker) -> None:
     world = make_world(seed)
     world.run(STEPS)
     assert min(world.crashes, world.interruptions, world.repeats, world.jumps) > STEPS // 200
@@ -40,7 +40,7 @@ def test_the_promises_hold_whatever_happens(seed: int, make_world: Maker) -> Non
 
 
 @pytest.mark.parametrize(("fault", "says"), FAULTS.items(), ids=lambda value: getattr(value, "__name__", ""))
-def test_the_world_notices_a_store_that_breaks_a_promise(fault: type[Faulty], says: str, make_world: Maker) -> None:
+def test_world_of_monitors_notices_a_broken_store(fault: type[Faulty], says: str, make_world: Maker) -> None:
     def tell(seed: int, damage: Damage) -> None:
         make_world(seed, damage=damage).run(400)
 
@@ -49,7 +49,7 @@ def test_the_world_notices_a_store_that_breaks_a_promise(fault: type[Faulty], sa
     assert f"PACELINE_WORLD_SEEDS={seed} PACELINE_WORLD_STEPS=400 " in words
 
 
-def test_the_same_seed_tells_the_same_story(make_world: Maker) -> None:
+def test_same_seed_gives_the_same_history_of_monitors(make_world: Maker) -> None:
     worlds = [make_world(7, folder_name=folder) for folder in ("once", "again")]
     for world in worlds:
         world.run(100)

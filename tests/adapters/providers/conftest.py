@@ -20,7 +20,7 @@ def server() -> Iterator[ModelHttpServer]:
 
 @pytest.fixture
 def provider() -> Iterator[CheckProvider]:
-    """One that an operator has allowed to reach loopback."""
+    """A provider that is allowed to reach loopback."""
     opened = open_provider(*LOOPBACK)
     yield opened
     opened.close()
@@ -28,7 +28,7 @@ def provider() -> Iterator[CheckProvider]:
 
 @pytest.fixture
 def strict_provider() -> Iterator[CheckProvider]:
-    """One as it is by default: public addresses only."""
+    """A provider with the default rule: public addresses only."""
     opened = open_provider()
     yield opened
     opened.close()
@@ -36,7 +36,7 @@ def strict_provider() -> Iterator[CheckProvider]:
 
 @pytest.fixture
 def simulator() -> Iterator[AtlasSimulator]:
-    """On a clock that only moves when told; lists lag as they do by default."""
+    """A simulator whose clock the test moves; its lists lag by the default time."""
     with AtlasSimulator(clock=SimulatorClock(start_ms=START_MS, speed=0)) as running:
         yield running
         assert running.defects == []

@@ -182,7 +182,7 @@ def test_a_retry_after_is_bounded_and_nonsense_is_none(value: str, ms: int | Non
 
 
 @given(st.text(max_size=60))
-def test_no_retry_after_raises(value: str) -> None:
+def test_any_retry_after_text_is_parsed_within_a_day_or_ignored(value: str) -> None:
     ms = parse_retry_after_ms(value, now_ms=0)
     assert ms is None or 0 <= ms <= 86_400_000
 
@@ -197,7 +197,7 @@ def test_the_payload_is_bounded_and_the_rest_is_read_and_dropped(
     assert result.payload == "ä" * (PAYLOAD_BYTES_MAX // 2)
 
 
-def test_an_endless_answer_is_cut_and_counts_as_an_answer(caller: HttpCaller, server: ModelHttpServer) -> None:
+def test_endless_answer_is_truncated_and_still_counts_as_an_answer(caller: HttpCaller, server: ModelHttpServer) -> None:
     for path in ("/endless", "/gzip-bomb"):
         result = made(caller, call(f"{server.base_url}{path}", "GET", body=None))
         assert (result.code, result.fault) == (200, None)
@@ -219,7 +219,7 @@ def test_any_bytes_become_bounded_text_without_nulls(body: bytes) -> None:
 # -- no answer
 
 
-def test_a_connection_that_was_never_made_has_not_arrived(caller: HttpCaller, server: ModelHttpServer) -> None:
+def test_call_with_a_refused_connection_has_not_arrived(caller: HttpCaller, server: ModelHttpServer) -> None:
     assert made(caller, call(f"{server.base_url}/ok")).arrived
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -229,7 +229,7 @@ def test_a_connection_that_was_never_made_has_not_arrived(caller: HttpCaller, se
     assert result.reason == "connection refused"
 
 
-def test_a_tls_handshake_that_fails_has_not_arrived(caller: HttpCaller, server: ModelHttpServer) -> None:
+def test_call_with_a_failed_tls_handshake_has_not_arrived(caller: HttpCaller, server: ModelHttpServer) -> None:
     result = made(caller, call(server.base_url.replace("http:", "https:") + "/x"))
     assert (result.fault, result.arrived) == ("network", False)
     assert server.log.total == 0
@@ -244,7 +244,7 @@ def test_outbound_guard_refuses_a_call_before_anything_is_sent(server: ModelHttp
     assert server.log.total == 0
 
 
-def test_paceline_itself_is_no_provider(server: ModelHttpServer) -> None:
+def test_call_to_pacelines_own_api_is_refused(server: ModelHttpServer) -> None:
     strict = open_caller(*LOOPBACK, own=(("127.0.0.1", server.port),))
     result = made(strict, call(f"{server.base_url}/ok"))
     strict.close()
@@ -275,7 +275,7 @@ def test_promise_9_a_reply_that_is_lost_on_a_kept_connection_is_not_sent_a_secon
     assert len(providers.arrivals("lossy")) == 2
 
 
-def test_an_answer_that_is_cut_short_is_no_answer(caller: HttpCaller) -> None:
+def test_answer_cut_short_by_the_server_is_a_network_fault(caller: HttpCaller) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -341,7 +341,7 @@ def test_hundreds_of_calls_are_in_flight_at_once_and_each_ends_once(
     assert max(one.others for one in providers.arrivals("slow")) > 100
 
 
-def test_waking_ends_the_wait(caller: HttpCaller) -> None:
+def test_wake_ends_the_wait_of_a_caller(caller: HttpCaller) -> None:
     threading.Timer(0.1, caller.wake).start()
     begun_s = time.monotonic()
     assert caller.finished(wait_ms=5_000) == []
@@ -351,7 +351,7 @@ def test_waking_ends_the_wait(caller: HttpCaller) -> None:
 # -- the model itself
 
 
-def test_the_model_answers_a_look_up_by_what_had_its_effect(model: tuple[str, ModelProviders]) -> None:
+def test_model_provider_answers_a_lookup_with_200_once_the_call_took_effect(model: tuple[str, ModelProviders]) -> None:
     base_url, _ = model
     address = base_url.removeprefix("http://")
 

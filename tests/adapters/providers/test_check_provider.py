@@ -49,9 +49,7 @@ def test_check_provider_implements_the_port() -> None:
     provider.close()
 
 
-def test_every_order_of_a_mixed_load_ends_in_exactly_one_finished(
-    provider: CheckProvider, server: ModelHttpServer
-) -> None:
+def test_every_check_of_a_mixed_load_finishes_exactly_once(provider: CheckProvider, server: ModelHttpServer) -> None:
     with dns_server({("web.example", "A"): ["192.0.2.1"], ("silent.example", "A"): None}) as dns_port:
         checks = mixed_checks(server.base_url, server.port, dns_port)
         orders = [order(checks[handle % len(checks)], handle) for handle in range(20 * len(checks))]
@@ -99,7 +97,7 @@ def test_waiting_with_a_hanging_check_uses_no_processor_time(provider: CheckProv
     assert time.thread_time() - cpu_s < 0.1
 
 
-def test_no_wait_returns_at_once(provider: CheckProvider) -> None:
+def test_finished_without_a_wait_returns_at_once(provider: CheckProvider) -> None:
     began_s = time.monotonic()
     for _ in range(20):
         assert provider.finished(wait_ms=0) == []
@@ -125,7 +123,7 @@ def test_a_wake_before_the_wait_is_not_lost_and_counts_once(provider: CheckProvi
     assert time.monotonic() - began_s > 0.09
 
 
-def test_connections_are_kept_and_the_next_check_says_so(provider: CheckProvider, server: ModelHttpServer) -> None:
+def test_next_check_reuses_the_connection_and_reports_it(provider: CheckProvider, server: ModelHttpServer) -> None:
     check = HttpCheck(url=f"{server.base_url}/ok")
     reused = []
     for handle in range(3):
@@ -141,7 +139,7 @@ def test_a_kept_connection_that_its_server_closed_is_replaced(provider: CheckPro
         assert gather(provider, 1)[0].outcome.ok
     cpu_s = time.process_time()
     assert provider.finished(wait_ms=300) == []
-    assert time.process_time() - cpu_s < 0.1, "a closed connection at rest must not keep the loop busy"
+    assert time.process_time() - cpu_s < 0.1, "a closed idle connection must not keep the loop busy"
     with ModelHttpServer(port=port) as second:
         provider.start([order(HttpCheck(url=f"{second.base_url}/ok"))])
         done = gather(provider, 1)[0].outcome
@@ -179,7 +177,7 @@ def test_many_connections_leave_no_descriptor_behind(provider: CheckProvider, se
     assert run(200) <= first + 5
 
 
-def test_times_come_from_the_clock(server: ModelHttpServer) -> None:
+def test_check_times_come_from_the_given_clock(server: ModelHttpServer) -> None:
     class Clock:
         now = 1_000_000
 
@@ -235,7 +233,7 @@ provider.close()
 """
 
 
-def test_when_descriptors_run_out_each_order_still_ends_and_says_so(server: ModelHttpServer) -> None:
+def test_every_check_ends_with_a_reason_when_file_descriptors_run_out(server: ModelHttpServer) -> None:
     root = Path(__file__).parents[3]
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", SCARCE, server.base_url],

@@ -114,7 +114,7 @@ def test_dns_answer_beside_the_expected_ones_is_named(provider: CheckProvider, p
     assert outcome(provider, msgspec.structs.replace(check, expect=DnsExpect(equals=[*others, first]))).ok
 
 
-def test_a_long_answer_comes_over_tcp_and_is_shown_in_part(provider: CheckProvider, port: int) -> None:
+def test_long_dns_answer_is_read_over_tcp_and_its_detail_is_truncated(provider: CheckProvider, port: int) -> None:
     contains = [LONG_TEXTS[-1].strip('"')]
     check = DnsCheck(
         name="long.example", type="TXT", server="127.0.0.1", port=port, expect=DnsExpect(contains=contains)
@@ -133,8 +133,8 @@ def test_missing_dns_server_is_reported_as_such(provider: CheckProvider) -> None
     assert done.reason in ("the DNS server could not be reached or gave no valid answer", "timed out after 400ms")
 
 
-def test_silent_servers_do_not_hold_up_the_others(provider: CheckProvider, port: int) -> None:
-    """Also not when there are far more of them than any pool of threads would have."""
+def test_silent_dns_servers_do_not_delay_other_checks(provider: CheckProvider, port: int) -> None:
+    """Holds even with far more silent servers than any thread pool has threads."""
     silent = DnsCheck(name="silent.example", server="127.0.0.1", port=port, timeout="3s")
     good = DnsCheck(name="web.example", server="127.0.0.1", port=port)
     provider.start([order(silent, handle) for handle in range(200)])

@@ -1,4 +1,4 @@
-"""Files over HTTP: whole, unpacked, and only from where the guard lets anybody go."""
+"""Files over HTTP: complete, unpacked, and only from addresses that the guard allows."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_file_is_downloaded_whole(address: str, path: str) -> None:
     assert fetched(address + path) == CONTENT
 
 
-def test_file_that_cannot_be_had_says_why(address: str) -> None:
+def test_failed_download_says_why(address: str) -> None:
     for url, words in (
         (f"{address}/gone", "status 404"),
         (f"{address}/away", "not public"),

@@ -59,7 +59,7 @@ def test_an_address_that_is_not_public_is_refused_in_the_same_words(address: str
 
 
 @given(st.ip_addresses(v=4))
-def test_no_disguise_of_an_ipv4_address_says_more_than_the_address_itself(address: IPv4Address) -> None:
+def test_ipv6_form_of_an_ipv4_address_is_refused_like_the_address_itself(address: IPv4Address) -> None:
     guard = Guard()
     plain = guard.refusal(str(address))
     assert guard.refusal(str(IPv6Address(0xFFFF << 32 | int(address)))) == plain
@@ -87,7 +87,7 @@ def test_an_allowed_network_may_be_reached_and_its_neighbour_not() -> None:
     assert guard.refusal("fd00:2::5") == NOT_PUBLIC
 
 
-def test_the_own_api_stays_closed_in_an_allowed_network() -> None:
+def test_own_api_is_refused_even_in_an_allowed_network() -> None:
     guard = Guard([ip_network("127.0.0.0/8"), ip_network("0.0.0.0/8")], own=[("127.0.0.1", 8080)])
     assert guard.refusal("127.0.0.1", 8080) == OWN_API
     assert guard.refusal("::ffff:127.0.0.1", 8080) == OWN_API
@@ -110,6 +110,6 @@ def test_an_api_named_by_a_host_name_is_closed_on_its_addresses() -> None:
     assert guard.refusal("127.0.0.1", 8080) == OWN_API
 
 
-def test_where_loopback_is_not_allowed_the_own_port_answers_like_any_other() -> None:
+def test_own_port_is_refused_like_any_other_where_loopback_is_not_allowed() -> None:
     guard = Guard(own=[("127.0.0.1", 8080)])
     assert guard.refusal("127.0.0.1", 8080) == guard.refusal("127.0.0.1", 8081) == NOT_PUBLIC

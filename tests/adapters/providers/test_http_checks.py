@@ -108,7 +108,7 @@ def test_each_method_is_sent_as_such(method: Method, provider: CheckProvider, se
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
-def test_a_request_that_may_have_a_body_says_when_it_has_none(
+def test_request_without_a_body_has_content_length_zero(
     method: Method, provider: CheckProvider, server: ModelHttpServer
 ) -> None:
     assert outcome(provider, HttpCheck(url=f"{server.base_url}/echo", method=method)).ok
@@ -159,7 +159,7 @@ def test_a_secret_in_a_header_or_body_is_found_in_no_outcome(
     assert CANARY not in msgspec.json.encode(done).decode()
 
 
-def test_a_secret_in_a_check_that_cannot_be_built_is_not_told(provider: CheckProvider) -> None:
+def test_secret_of_a_check_that_cannot_be_sent_is_not_in_its_outcome(provider: CheckProvider) -> None:
     check = HttpCheck(url="http://127.0.0.1/", headers={"X-Api-Key": f"{CANARY}\udcff"})
     done = outcome(provider, check)
     assert not done.ok
@@ -183,7 +183,9 @@ def test_redirects_are_followed_as_far_as_asked(provider: CheckProvider, server:
     assert (done.ok, done.reason) == (False, "more redirects than follow_redirects allows")
 
 
-def test_the_headers_expected_are_those_of_the_last_answer(provider: CheckProvider, server: ModelHttpServer) -> None:
+def test_expected_headers_are_compared_with_the_last_answer_after_redirects(
+    provider: CheckProvider, server: ModelHttpServer
+) -> None:
     check = HttpCheck(
         url=f"{server.base_url}/redirect?to=/ok", follow_redirects=1, expect=HttpExpect(header={"Location": "/ok"})
     )
@@ -227,7 +229,7 @@ def test_a_gzip_bomb_is_cut_at_the_cap_after_unpacking(provider: CheckProvider, 
     assert time.monotonic() - began_s < 3.0
 
 
-def test_a_body_of_exactly_the_cap_is_whole(provider: CheckProvider, server: ModelHttpServer) -> None:
+def test_body_of_exactly_max_bytes_is_not_truncated(provider: CheckProvider, server: ModelHttpServer) -> None:
     done = outcome(provider, HttpCheck(url=f"{server.base_url}/ok", max_bytes=3))
     assert (done.ok, done.detail["bytes"]) == (True, 3)
     assert "truncated" not in done.detail
@@ -279,7 +281,7 @@ def test_a_certificate_is_verified_unless_asked_not_to(tmp_path_factory: pytest.
             assert (done.ok, done.reason) == (False, "the certificate has expired")
             assert outcome(provider, HttpCheck(url=f"https://localhost:{port}/", verify_tls=False)).ok
             done = outcome(provider, HttpCheck(url=f"https://localhost:{port}/"))
-            assert not done.ok, "what was reached without verification is not reused for one with"
+            assert not done.ok, "a connection made without verification is not reused for a check with verification"
     finally:
         provider.close()
 
@@ -287,7 +289,7 @@ def test_a_certificate_is_verified_unless_asked_not_to(tmp_path_factory: pytest.
 @pytest.mark.parametrize(
     "head", [b"X: " + b"a" * 200_000 + b"\r\n", b"X: y\r\n" * 60_000], ids=["one line", "many lines"]
 )
-def test_headers_that_are_too_large_are_called_so(head: bytes, provider: CheckProvider) -> None:
+def test_too_large_answer_headers_are_reported_as_such(head: bytes, provider: CheckProvider) -> None:
     with raw_server(b"HTTP/1.1 200 OK\r\n" + head + b"Content-Length: 0\r\n\r\n") as url:
         done = outcome(provider, HttpCheck(url=url))
     assert (done.ok, done.reason) == (False, "the headers of the answer are too large")

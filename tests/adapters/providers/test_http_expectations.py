@@ -1,4 +1,4 @@
-"""What a check can ask of an answer, against real servers, also hostile ones."""
+"""Expectations of HTTP checks, against real servers, hostile ones included."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_body_is_matched_and_searched_at_once(provider: CheckProvider) -> None:
     assert reason(provider, page(body, "text/plain"), at_the_end) == words
 
 
-def test_json_longer_than_what_is_kept_is_refused_with_its_bound(provider: CheckProvider) -> None:
+def test_json_body_above_the_size_limit_fails_and_names_the_limit(provider: CheckProvider) -> None:
     body = b'{"status": "up", "rest": "' + b"x" * KEPT_BYTES_MAX + b'"}'
     words = f"the body is longer than {KEPT_BYTES_MAX} bytes, which is the most that is read as JSON"
     assert reason(provider, page(body), UP) == words
@@ -80,14 +80,14 @@ def test_hostile_json_fails_soon_and_harms_nothing(body: bytes, charset: str, pr
     assert time.monotonic() - began_s < 5.0
 
 
-def test_dripping_answer_ends_at_the_deadline_also_if_it_is_kept(
+def test_slow_answer_that_is_stored_still_ends_at_the_deadline(
     provider: CheckProvider, server: ModelHttpServer
 ) -> None:
     done = outcome(provider, HttpCheck(url=f"{server.base_url}/drip?every=20", expect=UP, timeout="300ms"))
     assert done.reason == "timed out after 300ms while reading the answer"
 
 
-def test_kept_body_is_not_that_of_the_check_before(provider: CheckProvider, server: ModelHttpServer) -> None:
+def test_stored_body_is_not_reused_by_the_next_check(provider: CheckProvider, server: ModelHttpServer) -> None:
     matching = HttpCheck(url=f"{server.base_url}/ok", expect=HttpExpect(body_matches="^ok\n?$"))
     searching = HttpCheck(url=f"{server.base_url}/ok", expect=HttpExpect(body_contains="ok"))
     for check in (matching, searching, matching, matching):
@@ -113,7 +113,7 @@ def test_header_is_compared_whole(provider: CheckProvider, server: ModelHttpServ
     assert outcome(provider, HttpCheck(url=url, expect=pattern)).ok
 
 
-def test_certificate_of_an_https_check_must_last(tmp_path: Path) -> None:
+def test_https_check_fails_if_its_certificate_expires_too_soon(tmp_path: Path) -> None:
     authority = make_authority(tmp_path)
     provider = open_provider("127.0.0.0/8", ca_file=authority.file)
     try:
@@ -150,7 +150,7 @@ def test_auth_is_sent_to_its_host_and_to_no_other(
         assert "Authorization" not in server.log.latest[-1].headers
 
 
-def test_many_kept_answers_at_once_are_each_their_own(provider: CheckProvider, server: ModelHttpServer) -> None:
+def test_concurrent_checks_do_not_mix_their_stored_answers(provider: CheckProvider, server: ModelHttpServer) -> None:
     orders = [
         order(HttpCheck(url=f"{server.base_url}/ok", expect=HttpExpect(body_matches="ok" if n % 2 else "no")), n)
         for n in range(1, 101)

@@ -1,4 +1,4 @@
-"""Alerts leave through real sockets on loopback: webhooks, mail and other services; the guard is on all of them."""
+"""Alerts over real sockets on loopback: webhooks, mail and other services, all behind the outbound guard."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def open_messenger(*allow: str, own: tuple[tuple[str, int], ...] = ()) -> HttpMe
 
 @pytest.fixture(scope="module")
 def messenger() -> Iterator[HttpMessenger]:
-    """One that an operator has allowed to reach loopback. Shared, as its process takes a second to start."""
+    """A messenger that is allowed to reach loopback. Shared, because its process takes a second to start."""
     opened = open_messenger(*LOOPBACK)
     yield opened
     opened.close()
@@ -121,7 +121,7 @@ def test_own_api_is_not_reached_also_where_its_network_is_allowed(server: ModelH
 def test_sandbox_opens_no_file_for_a_service(
     messenger: HttpMessenger, server: ModelHttpServer, tmp_path: Path, url: str
 ) -> None:
-    """The API refuses such URLs; this is what stands behind it."""
+    """The API refuses such URLs; the sandbox is the second line of defence."""
     secret = tmp_path / "secret.json"
     secret.write_text('{"canary": 1}')
     messenger.start([note(url.format(file=secret))])

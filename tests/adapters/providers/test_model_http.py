@@ -40,13 +40,13 @@ def test_model_server_answers_each_path_as_named(server: ModelHttpServer) -> Non
     assert (document["method"], document["target"]) == ("GET", "/echo?a=1")
 
 
-def test_slow_takes_as_long_as_asked(server: ModelHttpServer) -> None:
+def test_slow_path_of_the_model_server_takes_the_requested_time(server: ModelHttpServer) -> None:
     began_s = time.monotonic()
     assert ask(server, "/slow/150")[0] == 200
     assert 0.15 <= time.monotonic() - began_s < 1.0
 
 
-def test_flap_follows_the_clock_it_was_given() -> None:
+def test_flap_path_of_the_model_server_follows_the_given_clock() -> None:
     clock = SetClock()
     with ModelHttpServer(clock=clock) as server:
         seen = []
@@ -55,7 +55,7 @@ def test_flap_follows_the_clock_it_was_given() -> None:
     assert seen == [200, 200, 503, 503, 200]
 
 
-def test_chance_follows_the_seed() -> None:
+def test_flaky_path_of_the_model_server_follows_the_seed() -> None:
     def draw(seed: int) -> list[int]:
         with ModelHttpServer(seed=seed) as server:
             return [ask(server, "/flaky?percent=50")[0] for _ in range(20)]

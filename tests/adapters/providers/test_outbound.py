@@ -1,4 +1,4 @@
-"""What a check may not reach, in every spelling, through the real provider: blocked on the socket really opened."""
+"""Addresses that a check may not reach, in every spelling: the real provider blocks the socket."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ BLOCKED = Done(ok=False, reason=NOT_PUBLIC)
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """A port that nobody listens on, and that nobody else gets meanwhile."""
+    """A port without a listener, reserved so that no other process gets it."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]
@@ -145,13 +145,13 @@ def test_a_kept_connection_opens_no_way_around_the_guard(server: ModelHttpServer
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1", "localhost", "[::ffff:127.0.0.1]", "0.0.0.0"])  # noqa: S104
-def test_the_own_api_is_blocked_where_loopback_is_allowed(host: str, server: ModelHttpServer) -> None:
+def test_own_api_is_blocked_even_where_loopback_is_allowed(host: str, server: ModelHttpServer) -> None:
     provider = open_provider("127.0.0.0/8", "0.0.0.0/8", own=[("127.0.0.1", server.port)])
     try:
         for check in (HttpCheck(url=f"http://{host}:{server.port}/ok"), TcpCheck(host=host, port=server.port)):
             done = outcome(provider, check)
             assert not done.ok
-            # localhost may have an IPv6 address too, which is not allowed here; whichever was tried last is told.
+            # localhost may also have an IPv6 address, which is not allowed; the reason is that of the last address.
             assert done.reason in ({OWN_API, NOT_PUBLIC} if host == "localhost" else {OWN_API})
             assert done.detail == {}
     finally:
@@ -170,7 +170,9 @@ def test_a_redirect_leads_to_http_and_https_only(target: str, provider: CheckPro
 @pytest.mark.parametrize(
     "url", ["file:///etc/passwd", "gopher://127.0.0.1:1/", "ftp://127.0.0.1:1/", "ldap://127.0.0.1:1/"]
 )
-def test_other_schemes_are_not_spoken_even_if_one_got_past_the_form(url: str, provider: CheckProvider) -> None:
+def test_check_with_a_scheme_other_than_http_or_https_fails_without_an_answer(
+    url: str, provider: CheckProvider
+) -> None:
     done = outcome(provider, HttpCheck(url=url))
     assert not done.ok
     assert done.detail["bytes"] == 0

@@ -65,7 +65,7 @@ REFUSALS: list[tuple[str, Limits, Measurement, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("words", "limits", "wanted", "expected"), REFUSALS, ids=[one[0] for one in REFUSALS])
-def test_a_refusal_concerns_whom_its_words_say(
+def test_words_of_a_refusal_decide_its_scope_and_its_meter(
     simulator: AtlasSimulator,
     atlas: RipeAtlas,
     words: str,
@@ -96,7 +96,9 @@ def test_an_account_without_credits_is_refused_for_its_balance(simulator: AtlasS
     assert (answer.scope, answer.meter) == ("account", "balance")
 
 
-def test_a_key_that_is_unknown_or_may_not_is_refused_as_a_key(simulator: AtlasSimulator, atlas: RipeAtlas) -> None:
+def test_unknown_key_and_key_without_permission_are_refused_with_the_scope_key(
+    simulator: AtlasSimulator, atlas: RipeAtlas
+) -> None:
     simulator.add_account("lab")
     reader = simulator.add_key("lab", grants=READS).uuid
     answers = [send(atlas, "no-such-key"), send(atlas, reader), atlas.stop(reader, 1_000_001)]
@@ -124,7 +126,7 @@ def test_too_many_requests_pauses_all_sends_for_the_given_time(
         assert "throttled" in answer.reason
 
 
-def test_over_tls_the_certificate_is_verified(tmp_path: Path) -> None:
+def test_certificate_of_ripe_atlas_is_verified(tmp_path: Path) -> None:
     authority = make_authority(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(make_chain_file(tmp_path, authority, hosts=["127.0.0.1"]))
@@ -142,7 +144,9 @@ def test_over_tls_the_certificate_is_verified(tmp_path: Path) -> None:
         other.close()
 
 
-def test_an_address_in_the_setting_is_allowed_and_our_own_api_is_not(simulator: AtlasSimulator, key: str) -> None:
+def test_address_of_the_atlas_url_setting_is_allowed_unless_it_is_pacelines_own_api(
+    simulator: AtlasSimulator, key: str
+) -> None:
     for url in (simulator.base_url, f"http://localhost:{simulator.port}"):
         atlas = open_atlas(load_settings(atlas_url=url))
         assert isinstance(atlas.credits(key), Credits)

@@ -75,7 +75,9 @@ def test_a_maintenance_page_is_no_answer_to_anything(
     assert "<" not in "".join(answer.reason for answer in answers if isinstance(answer, Lost))
 
 
-def test_a_page_that_blames_the_request_pauses_all(simulator: AtlasSimulator, atlas: RipeAtlas, key: str) -> None:
+def test_html_page_with_status_403_is_a_refusal_for_everybody(
+    simulator: AtlasSimulator, atlas: RipeAtlas, key: str
+) -> None:
     simulator.add_fault(Fault(kind="maintenance", times=2, status=403))
     answers = [send(atlas, key), atlas.check_key(key)]
     assert [answer.scope for answer in answers if isinstance(answer, Refused)] == ["global"] * 2
@@ -122,7 +124,9 @@ def test_a_creation_is_not_repeated_on_a_kept_connection_that_dies(
     assert posts(simulator) == 5
 
 
-def test_an_interrupted_call_ends_soon_and_later_ones_at_once(simulator: AtlasSimulator, key: str) -> None:
+def test_interrupted_atlas_request_ends_soon_and_later_requests_are_refused_at_once(
+    simulator: AtlasSimulator, key: str
+) -> None:
     atlas = RipeAtlas(simulator.base_url)
     simulator.add_fault(Fault(kind="delay", delay_ms=3_000))
     threading.Timer(0.2, atlas.interrupt).start()

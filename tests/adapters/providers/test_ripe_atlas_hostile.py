@@ -56,11 +56,11 @@ def row(id_: int, *, status: int = 2, **more: Any) -> dict[str, Any]:
 async def endless(piece: bytes) -> AsyncIterator[bytes]:
     while True:
         yield piece
-        await asyncio.sleep(0.001)  # so that the server notices that nobody listens any more
+        await asyncio.sleep(0.001)  # so that the server notices that the client is gone
 
 
 def everything(atlas: RipeAtlas, key: str) -> list[Any]:
-    """What each question comes to."""
+    """Returns the answer to each kind of request."""
     lines: list[bytes] = []
     return [
         send(atlas, key),
@@ -80,7 +80,7 @@ def everything(atlas: RipeAtlas, key: str) -> list[Any]:
 
 
 def echo(status: int, *, json_body: bool) -> Callable[[Request], Answer]:
-    """A gateway that repeats what it was sent, in capitals too."""
+    """A gateway that echoes the request, in capitals too."""
 
     def give(request: Request) -> Answer:
         said = " ".join([*request.headers.values(), request.target, KEY.upper()])
@@ -209,7 +209,7 @@ def test_an_answer_of_the_wrong_shape_is_lost(document: Any) -> None:
 
 
 @pytest.mark.parametrize("ids", [[], [0], [-1], [1, 2], ["1"], [1.5], None])
-def test_ids_that_cannot_be_are_not_believed(ids: Any) -> None:
+def test_answer_with_impossible_measurement_ids_counts_as_lost(ids: Any) -> None:
     with answering(documented({"measurements": ids}, 201)) as (atlas, _):
         assert isinstance(send(atlas, KEY), Lost)
 
@@ -286,7 +286,7 @@ def test_grant_bound_to_one_object_does_not_count_as_a_permission() -> None:
     assert [problem.split(" (")[0] for problem in checked.problems] == ["it may not stop a measurement"]
 
 
-# -- where it leads
+# -- addresses
 
 
 def test_a_name_that_leads_to_a_private_address_is_refused_unless_it_is_allowed() -> None:
@@ -302,6 +302,6 @@ def test_a_name_that_leads_to_a_private_address_is_refused_unless_it_is_allowed(
 
 
 @pytest.mark.parametrize("url", ["ftp://a", "https://", "https://me:pw@a", "https://a?key=1", "https://a#b"])
-def test_a_setting_that_is_no_plain_url_is_refused(url: str) -> None:
+def test_atlas_url_setting_that_is_not_a_plain_url_is_refused(url: str) -> None:
     with pytest.raises(WrongSetting, match="PACELINE_ATLAS_URL"):
         load_settings(atlas_url=url)

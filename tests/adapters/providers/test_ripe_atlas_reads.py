@@ -25,7 +25,7 @@ def limited(simulator: AtlasSimulator, **limits: Any) -> str:
     return simulator.add_account("small", limits=Limits(**limits))[0]
 
 
-def test_statuses_come_in_bulk_and_of_those_asked_for_alone(
+def test_statuses_are_read_in_bulk_and_only_for_the_requested_ids(
     simulator: AtlasSimulator, atlas: RipeAtlas, key: str
 ) -> None:
     first, second = sent(atlas, key, measurement("ping", "ping", is_public=False, requested=50))
@@ -49,7 +49,7 @@ def test_statuses_come_in_bulk_and_of_those_asked_for_alone(
     assert atlas.statuses(key, []) == {}
 
 
-def test_the_in_flight_count_is_the_accounts_and_falls_when_they_end(
+def test_in_flight_count_of_an_account_falls_when_its_measurements_end(
     simulator: AtlasSimulator, atlas: RipeAtlas, key: str
 ) -> None:
     for index in range(3):
@@ -77,7 +77,7 @@ def test_all_pages_of_a_marker_are_read_in_order_of_id(simulator: AtlasSimulator
     assert sum("tags" in request.query for request, _ in simulator.latest) == 3
 
 
-def test_credits_are_as_ripe_shows_them(simulator: AtlasSimulator, atlas: RipeAtlas, key: str) -> None:
+def test_credits_equal_the_figures_of_ripe(simulator: AtlasSimulator, atlas: RipeAtlas, key: str) -> None:
     sent(atlas, key, measurement(requested=100))
     simulator.clock.advance(5 * 60 * MINUTE_MS)
     answer = atlas.credits(key)

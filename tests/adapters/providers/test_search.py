@@ -1,4 +1,4 @@
-"""Bodies are searched as they arrive, and nothing of them is kept."""
+"""Bodies are searched while they arrive and are not stored."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ PIECE_BYTES_MAX = 16_384
 
 
 @given(st.lists(st.text("ab", max_size=6), max_size=8), st.lists(st.text("ab", max_size=5), max_size=3))
-def test_stream_search_finds_what_the_whole_body_contains(pieces: list[str], needles: list[str]) -> None:
+def test_stream_search_finds_a_text_exactly_if_the_whole_body_contains_it(
+    pieces: list[str], needles: list[str]
+) -> None:
     search = StreamSearch(needle.encode() for needle in needles)
     for piece in pieces:
         search.feed(piece.encode())
@@ -32,7 +34,7 @@ def test_stream_search_finds_what_the_whole_body_contains(pieces: list[str], nee
         assert search.found(needle.encode()) == (needle in "".join(pieces))
 
 
-def test_one_answer_keeps_no_more_than_its_share_of_the_memory() -> None:
+def test_buffers_of_a_search_fit_into_the_memory_of_one_answer() -> None:
     window_bytes = 4 * TEXT_CHARS_MAX + PIECE_BYTES_MAX
     assert HEAD_BYTES_MAX + window_bytes + PIECE_BYTES_MAX <= ANSWER_BYTES_MAX
 
@@ -71,7 +73,7 @@ def endless_bodies(mebibytes: int, ending: bytes) -> Iterator[str]:
         server.join()
 
 
-def test_checks_of_large_bodies_keep_none_of_them_and_find_text_at_their_very_end() -> None:
+def test_text_at_the_end_of_a_large_body_is_found_in_bounded_memory() -> None:
     checks = 12
     provider = open_provider("127.0.0.0/8")
     with endless_bodies(8, b"the end") as url:

@@ -40,7 +40,7 @@ def test_an_open_port_is_ok(family: socket.AddressFamily, host: str, provider: C
     assert 0 < done.detail["phases_ms"]["connect"] <= done.detail["phases_ms"]["total"] == done.latency_ms
 
 
-def test_nothing_is_sent_to_an_open_port_and_the_connection_is_closed(provider: CheckProvider) -> None:
+def test_tcp_check_sends_nothing_and_closes_its_connection(provider: CheckProvider) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         assert outcome(provider, TcpCheck(host="localhost", port=listener.getsockname()[1])).ok
         connection, _ = listener.accept()
@@ -106,7 +106,7 @@ def test_a_bad_certificate_fails_with_the_exact_reason(
     assert done.detail["days_left"] == days[1]
 
 
-def test_fewer_days_are_fine_if_fewer_are_asked_for(trust: Trust) -> None:
+def test_certificate_must_last_at_least_min_days(trust: Trust) -> None:
     chain = make_chain_file(trust.folder, trust.authority, hosts=["localhost"], days=(-1, 5))
     with tls_server(chain) as port:
         assert outcome(trust.provider, TlsCheck(host="localhost", port=port, min_days=5)).ok
@@ -127,7 +127,7 @@ def test_certificate_of_an_unknown_authority_is_reported_as_such(trust: Trust) -
     assert done.reason == "the certificate is of an authority that is not trusted here, or its chain is incomplete"
 
 
-def test_the_server_name_is_what_is_compared_and_the_host_where_it_connects(trust: Trust) -> None:
+def test_tls_check_connects_to_its_host_and_compares_its_server_name(trust: Trust) -> None:
     with tls_server(make_chain_file(trust.folder, trust.authority, hosts=["shop.example"])) as port:
         done = outcome(trust.provider, TlsCheck(host="127.0.0.1", port=port, server_name="shop.example"))
         assert (done.ok, done.detail["address"]) == (True, "127.0.0.1")
@@ -135,7 +135,7 @@ def test_the_server_name_is_what_is_compared_and_the_host_where_it_connects(trus
         assert done.reason == "the certificate is for another host name"
 
 
-def test_a_certificate_for_an_address_is_good_for_it(trust: Trust) -> None:
+def test_certificate_for_an_ip_address_is_accepted_for_that_address(trust: Trust) -> None:
     with tls_server(make_chain_file(trust.folder, trust.authority, hosts=["127.0.0.1"])) as port:
         assert outcome(trust.provider, TlsCheck(host="127.0.0.1", port=port)).ok
 

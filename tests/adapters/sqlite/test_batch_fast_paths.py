@@ -108,7 +108,7 @@ def ready_ms(store: SqliteStore) -> int:
 
 @FAST
 @given(queue=queues, closed=offsets, places=st.integers(1, 3), ended=offsets)
-def test_the_next_look_after_a_plain_settlement_is_the_one_that_core_says(
+def test_ready_time_after_a_plain_settlement_equals_that_of_core(
     store: SqliteStore, queue: list[Queued], closed: int, places: int, ended: int
 ) -> None:
     provide(store, places=places)
@@ -126,7 +126,7 @@ def test_the_next_look_after_a_plain_settlement_is_the_one_that_core_says(
 
 @FAST
 @given(queue=queues, attempt=st.integers(1, 3), ended=offsets)
-def test_a_settlement_counts_where_core_says_so(
+def test_settlement_counts_exactly_where_core_accepts_it(
     store: SqliteStore, queue: list[Queued], attempt: int, ended: int
 ) -> None:
     provide(store, places=3)
@@ -140,7 +140,7 @@ def test_a_settlement_counts_where_core_says_so(
 
 @FAST
 @given(queue=queues)
-def test_runs_are_given_back_as_core_says(store: SqliteStore, queue: list[Queued]) -> None:
+def test_released_runs_are_changed_as_core_decides(store: SqliteStore, queue: list[Queued]) -> None:
     provide(store, places=3)
     make_batch(store, BatchSpec())
     fill(store, queue)
@@ -153,7 +153,9 @@ def test_runs_are_given_back_as_core_says(store: SqliteStore, queue: list[Queued
 
 @FAST
 @given(queue=queues, now=offsets, wait_ms_max=st.integers(0, 3_000))
-def test_runs_are_pulled_back_as_core_says(store: SqliteStore, queue: list[Queued], now: int, wait_ms_max: int) -> None:
+def test_pulled_back_runs_are_changed_as_core_decides(
+    store: SqliteStore, queue: list[Queued], now: int, wait_ms_max: int
+) -> None:
     provide(store, places=3)
     make_batch(store, BatchSpec())
     fill(store, queue)
@@ -173,7 +175,7 @@ def test_runs_are_pulled_back_as_core_says(store: SqliteStore, queue: list[Queue
     closed=offsets,
     places=st.integers(1, 2),
 )
-def test_a_first_run_that_starts_at_once_is_one_that_core_starts(
+def test_first_run_starts_at_once_only_where_core_starts_it(
     store: SqliteStore,
     due: int,
     missed: Literal["once", "skip"],
@@ -212,7 +214,7 @@ names = st.lists(st.sampled_from("abcdef"), max_size=6)
 
 @FAST
 @given(before=names, after=names, active=st.booleans())
-def test_a_page_of_records_is_put_as_core_says_of_each(
+def test_put_of_a_page_of_records_equals_cores_decision_for_each_record(
     store: SqliteStore, before: list[str], after: list[str], *, active: bool
 ) -> None:
     provide(store)

@@ -1,4 +1,4 @@
-"""What loops ask all the time is read again only after a commit, of this process or of another one."""
+"""Values that loops poll are read again only after a commit of this or another process."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_cached_peek_sees_each_commit_of_this_process(path: str) -> None:
         for n in range(1, 300):
             notes.add(1)
             if n % 40 == 0:
-                notes.checkpoint()  # after which the log begins again
+                notes.checkpoint()  # after this checkpoint the log restarts
             assert notes.total(notes) == n
 
 

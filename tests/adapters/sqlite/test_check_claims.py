@@ -1,4 +1,4 @@
-"""A check that waits for long leaves the queue, so that a new process does not read all that has passed it."""
+"""A check passed by many others is moved out of the queue, so that a new process need not read past them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Sq
 
 
 def claim_one_by_one(store: SqliteStore, count: int) -> list[Claimed]:
-    """As a process whose target is full does. What it gets ends at once."""
+    """Claims like a process whose target is full, and settles each run at once."""
     found = []
     for _ in range(count):
         some = store.claim(CHECKS, now_ms=T0_MS, runs_max=1, lease_ms=LEASE_MS, places=FULL)
@@ -50,7 +50,7 @@ def position(store: SqliteStore) -> int:
         return int(db.execute("SELECT position FROM lane WHERE id = ?", (CHECKS_LANE,)).get)
 
 
-def test_check_that_many_have_passed_is_set_aside_and_starts_when_there_is_a_place(
+def test_check_passed_by_many_others_is_set_aside_and_starts_once_a_place_is_free(
     stores: tuple[SqliteStore, SqliteStore],
 ) -> None:
     store, other = stores
@@ -75,7 +75,7 @@ def test_check_that_another_process_has_ended_is_not_set_aside(stores: tuple[Sql
     assert claim(store, now_ms=T0_MS + check_claims.ASIDE_MS) == []
 
 
-def test_run_that_is_gone_is_not_leased_because_another_monitor_was_edited(tmp_path: Path) -> None:
+def test_purged_run_in_the_cache_is_not_leased_after_an_edit_of_another_monitor(tmp_path: Path) -> None:
     """A remembered run of revision 1 is gone, and one of revision 1 is now of revision 2: the sums are equal."""
     store, other = (SqliteStore(str(tmp_path / "p.db")) for _ in range(2))
     assert store.add_user(user("ann"))

@@ -1,4 +1,4 @@
-"""The time by which a clock is judged is read inside the lock."""
+"""The clock is read inside the write lock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ACTS: dict[str, Callable[[SqliteStore, Callable[[], int]], object]] = {
 def test_the_clock_is_read_after_the_wait_for_another_writer(
     tmp_path: Path, act: Callable[[SqliteStore, Callable[[], int]], object]
 ) -> None:
-    """Else what others wrote during the wait would lie ahead of it, and seem to be from before a step back."""
+    """Otherwise times written by others during the wait would look like times from before a clock set back."""
     path, read = str(tmp_path / "store.db"), threading.Event()
 
     def read_ms() -> int:

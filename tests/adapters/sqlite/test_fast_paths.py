@@ -1,4 +1,4 @@
-"""Claims and settlements of many runs at once decide as those that look at each run."""
+"""Claims and settlements of many runs at once decide like those that read each run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OUTCOMES: tuple[Outcome, ...] = (Done(ok=True), Dead("no"), Retry("later", T0_MS
 
 
 class Scene:
-    """One store, and what is out of it."""
+    """One store and its claimed runs."""
 
     def __init__(self) -> None:
         self.store = SqliteStore(":memory:")
@@ -62,7 +62,7 @@ class Scene:
         self.edits = 0
 
     def act(self, name: str, number: int) -> object:
-        """What the store answers."""
+        """Returns the answers of the store."""
         owner = OWNERS[number % 2]
         match name:
             case "run":
@@ -100,7 +100,7 @@ class Scene:
 
 @contextmanager
 def one_by_one() -> Iterator[None]:
-    """Without the fast paths."""
+    """Switches the fast paths off."""
     with (
         patch.object(CheckQueue, "_lease_plain", lambda *_: None),
         patch.object(runs, "_all_count", lambda *_: False),

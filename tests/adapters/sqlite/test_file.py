@@ -50,7 +50,7 @@ def test_durability_is_full_and_the_log_is_write_ahead(tmp_path: Path) -> None:
         store.close()
 
 
-def test_a_file_of_a_newer_version_is_refused_in_words(tmp_path: Path) -> None:
+def test_file_with_a_newer_schema_is_refused_and_the_error_says_to_upgrade(tmp_path: Path) -> None:
     path = tmp_path / "p.db"
     loaded(path).close()
     connection = apsw.Connection(str(path))
@@ -72,14 +72,14 @@ def test_a_database_of_another_program_is_not_touched(tmp_path: Path) -> None:
     assert tables == [("theirs",)]
 
 
-def test_a_file_that_is_no_database_is_refused_in_words(tmp_path: Path) -> None:
+def test_file_that_is_not_a_database_is_refused_with_a_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "text.db"
     path.write_text("this is a letter, not a database" * 100)
     with pytest.raises(StoreUnavailable, match="not an SQLite database"):
         SqliteStore(str(path))
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_error_for_a_missing_folder_says_to_check_that_it_exists(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="folder exists"):
         SqliteStore(str(tmp_path / "nowhere" / "p.db"))
 
@@ -105,7 +105,7 @@ def test_a_migration_that_fails_leaves_the_old_schema_whole(tmp_path: Path) -> N
     store.close()
 
 
-def test_a_full_disk_loses_nothing_and_heals_by_itself(tmp_path: Path) -> None:
+def test_store_on_a_full_disk_loses_nothing_and_works_again_once_there_is_space(tmp_path: Path) -> None:
     store = loaded(tmp_path / "p.db")
     with store._db.writer() as db:
         pages = db.pragma("page_count")
@@ -229,12 +229,12 @@ def test_a_backup_ends_while_another_process_keeps_writing(tmp_path: Path) -> No
         opened.close()
 
 
-def test_a_new_store_is_its_owner_s_alone(tmp_path: Path) -> None:
+def test_new_store_file_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     loaded(tmp_path / "p.db").close()
     assert (tmp_path / "p.db").stat().st_mode & 0o777 == 0o600
 
 
-def test_store_of_the_version_before_the_kept_figures_counts_as_it_did(
+def test_store_from_before_the_stored_counters_keeps_its_counts_after_the_upgrade(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scripts = migrate_module._scripts()
@@ -272,7 +272,7 @@ def test_a_backup_to_a_full_disk_says_so_and_leaves_no_half_copy(tmp_path: Path)
     store.close()
 
 
-def test_checks_that_wait_in_the_lane_of_everybody_are_served_after_the_upgrade(
+def test_checks_waiting_in_the_shared_lane_are_served_after_the_upgrade(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scripts = migrate_module._scripts()
@@ -307,10 +307,10 @@ def test_checks_that_wait_in_the_lane_of_everybody_are_served_after_the_upgrade(
     store.close()
 
 
-def test_checks_that_wait_in_an_owner_s_lane_are_served_after_the_upgrade(
+def test_checks_waiting_in_the_lane_of_one_owner_are_served_after_the_upgrade(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lanes for each owner's checks were used for a while; everybody's stand in one queue again."""
+    """An intermediate schema had a lane for each owner's checks; now the checks of all owners share one queue."""
     scripts = migrate_module._scripts()
     path = str(tmp_path / "old.db")
     with monkeypatch.context() as patch:
@@ -351,7 +351,7 @@ def test_checks_that_wait_in_an_owner_s_lane_are_served_after_the_upgrade(
     assert store.verify() == []
 
 
-def test_rollback_that_fails_is_told_as_an_error_of_the_store_and_the_turn_is_given_back(tmp_path: Path) -> None:
+def test_failed_rollback_raises_store_unavailable_and_releases_the_write_lock(tmp_path: Path) -> None:
     class Failing:
         """The disk is full when the transaction is rolled back."""
 

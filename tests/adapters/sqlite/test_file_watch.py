@@ -1,4 +1,4 @@
-"""What the watch over the files sees by itself, without a daemon."""
+"""The file watch, without a daemon."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check_at_once(opened: Database, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def flip_a_byte(path: str) -> None:
-    """Inside a value at the end of the file: the structure stays whole."""
+    """Flips a byte inside a value at the end of the file: the structure stays valid."""
     with Path(path).open("r+b", buffering=0) as file:
         file.seek(-50, 2)
         byte = file.read(1)[0]
@@ -69,7 +69,7 @@ def test_damage_in_the_same_moment_as_a_checkpoint_is_found_in_the_structure(
         pytest.fail("nothing is written any more")
 
 
-def test_one_byte_of_a_value_that_something_else_wrote_is_found_between_checkpoints(opened: Database) -> None:
+def test_byte_changed_by_another_program_is_found_between_checkpoints(opened: Database) -> None:
     checkpoint(opened)
     opened.watch()
     flip_a_byte(opened.path)
@@ -77,7 +77,7 @@ def test_one_byte_of_a_value_that_something_else_wrote_is_found_between_checkpoi
         opened.watch()
 
 
-def test_one_byte_that_something_else_wrote_is_found_also_if_the_log_has_begun_again(opened: Database) -> None:
+def test_byte_changed_by_another_program_is_found_after_the_log_restarted(opened: Database) -> None:
     checkpoint(opened)
     opened.watch()
     with opened.write() as db:
@@ -87,7 +87,7 @@ def test_one_byte_that_something_else_wrote_is_found_also_if_the_log_has_begun_a
         opened.watch()
 
 
-def test_log_that_grew_was_copied_and_began_again_between_two_looks_is_no_damage(opened: Database) -> None:
+def test_write_ahead_log_that_restarts_between_two_looks_is_not_damage(opened: Database) -> None:
     checkpoint(opened)
     opened.watch()
     for number in range(3):
@@ -120,7 +120,7 @@ def test_writes_and_checkpoints_of_our_own_are_no_damage(opened: Database, monke
         opened.watch()
 
 
-def test_bytes_of_the_log_that_change_before_the_first_look_are_found_by_its_checksums(opened: Database) -> None:
+def test_log_bytes_changed_before_the_first_look_are_found_by_their_checksums(opened: Database) -> None:
     look_at_all(opened)
     checkpoint(opened)
     with opened.write() as db:
@@ -132,7 +132,7 @@ def test_bytes_of_the_log_that_change_before_the_first_look_are_found_by_its_che
         look_at_all(opened)
 
 
-def test_bytes_of_a_log_at_rest_that_something_else_wrote_are_found(opened: Database) -> None:
+def test_byte_of_an_idle_log_changed_by_another_program_is_found(opened: Database) -> None:
     for _ in range(3):
         look_at_all(opened)
     with Path(f"{opened.path}-wal").open("r+b", buffering=0) as log:

@@ -82,7 +82,7 @@ def test_cancelled_job_ends_refunds_and_stops_as_core_says(store: SqliteStore, s
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_lost_sends_are_those_that_core_gives_up(store: SqliteStore, seed: int) -> None:
+def test_lost_sends_are_exactly_those_that_core_gives_up(store: SqliteStore, seed: int) -> None:
     chance = random.Random(seed)
     job = admitted(store, 40)
     facts = {
@@ -105,7 +105,7 @@ def test_lost_sends_are_those_that_core_gives_up(store: SqliteStore, seed: int) 
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_slots_are_expected_back_when_core_says(store: SqliteStore, seed: int) -> None:
+def test_slots_are_expected_back_at_the_times_that_core_computes(store: SqliteStore, seed: int) -> None:
     chance = random.Random(seed)
     job = admitted(store, 30)
     slots = [(T0_MS + chance.randint(-5, 20), chance.randint(1, 3)) for _ in range(30)]
@@ -123,7 +123,7 @@ def test_slots_are_expected_back_when_core_says(store: SqliteStore, seed: int) -
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_removed_jobs_are_those_that_core_lets_go(store: SqliteStore, seed: int) -> None:
+def test_removed_jobs_are_exactly_those_that_core_removes(store: SqliteStore, seed: int) -> None:
     chance = random.Random(seed)
     facts = {
         admitted(store).number: (
@@ -155,7 +155,7 @@ def test_removed_jobs_are_those_that_core_lets_go(store: SqliteStore, seed: int)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_compacted_postings_leave_what_core_adds_up(store: SqliteStore, seed: int) -> None:
+def test_compacted_postings_add_up_to_the_same_balances_in_core(store: SqliteStore, seed: int) -> None:
     chance = random.Random(seed)
     limit(store, 10**9)
     for _ in range(10):

@@ -8,7 +8,7 @@ from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.jobs.values import AccountSpec, AddKey
 
 
-def test_a_key_that_is_there_already_takes_no_name() -> None:
+def test_adding_a_stored_key_again_uses_no_new_key_id() -> None:
     with closing(SqliteStore(":memory:")) as store:
         store.put_account("lab", AccountSpec())
         added = [store.add_key(AddKey("lab", f"sealed {name}", "1234"), now_ms=1) for name in "aaabab"]

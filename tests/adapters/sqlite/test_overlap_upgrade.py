@@ -42,7 +42,7 @@ def old_store(path: Path) -> None:
         db.pragma("user_version", BEFORE)
 
 
-def test_entries_of_an_older_store_skip_and_go_on(tmp_path: Path) -> None:
+def test_entries_of_an_older_store_get_the_overlap_policy_skip(tmp_path: Path) -> None:
     old_store(tmp_path / "old.db")
     with closing(SqliteStore(str(tmp_path / "old.db"))) as store:
         entry = store.entries([1], now_ms=T0_MS)[1]

@@ -70,7 +70,7 @@ def test_store_of_a_release_is_brought_up_to_date_whole(release: Path, tmp_path:
 
 
 @every_release
-def test_batch_and_job_of_a_release_are_whole(release: Path, tmp_path: Path) -> None:
+def test_batch_and_job_of_a_releases_store_survive_the_upgrade(release: Path, tmp_path: Path) -> None:
     restored(release, tmp_path / "store.db")
     with closing(SqliteStore(str(tmp_path / "store.db"))) as store:
         batch = store.batch("orders")
@@ -90,7 +90,7 @@ def test_batch_and_job_of_a_release_are_whole(release: Path, tmp_path: Path) -> 
 
 
 @every_release
-def test_store_of_a_release_goes_on_where_it_was(release: Path, tmp_path: Path) -> None:
+def test_monitors_of_a_releases_store_fire_on_after_the_upgrade(release: Path, tmp_path: Path) -> None:
     restored(release, tmp_path / "store.db")
     with closing(SqliteStore(str(tmp_path / "store.db"))) as store:
         made = 0
@@ -103,7 +103,7 @@ def test_store_of_a_release_goes_on_where_it_was(release: Path, tmp_path: Path) 
 
 
 @every_release
-def test_store_of_a_version_to_come_is_refused_and_not_touched(release: Path, tmp_path: Path) -> None:
+def test_store_of_a_future_version_is_refused_and_not_changed(release: Path, tmp_path: Path) -> None:
     file = tmp_path / "store.db"
     restored(release, file)
     with closing(apsw.Connection(str(file))) as db:

@@ -1,4 +1,4 @@
-"""Figures that are kept are those that a count finds, whatever happens; and the status counts nothing."""
+"""Stored counters equal a recount after any history, and the status reads only counters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ACTS = 150
 
 
 def counted(store: SqliteStore) -> tuple[int, ...]:
-    """What is there, row by row."""
+    """Counts the rows."""
     tables = ("queue", "aside", "result WHERE dead = 1")
     with store._db.read() as db:
         return tuple(db.execute(f"SELECT count(*) FROM {table}").get for table in tables)  # noqa: S608  fixed texts
@@ -42,7 +42,7 @@ def kept(store: SqliteStore) -> tuple[int, ...]:
 
 
 class Batches:
-    """Operators and callers that do anything, in any order."""
+    """Operators and callers that act at random."""
 
     def __init__(self, store: SqliteStore, seed: int) -> None:
         self.store, self.chance, self.now_ms = store, random.Random(seed), T0_MS
@@ -94,7 +94,7 @@ class Batches:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_kept_figures_of_batches_equal_a_recount_after_any_history(tmp_path: Path, seed: int) -> None:
+def test_stored_counters_of_batches_equal_a_recount_after_any_history(tmp_path: Path, seed: int) -> None:
     seen: set[tuple[bool, ...]] = set()
     with closing(SqliteStore(str(tmp_path / "p.db"), synchronous="off")) as store:
         world = Batches(store, seed)
@@ -103,7 +103,7 @@ def test_kept_figures_of_batches_equal_a_recount_after_any_history(tmp_path: Pat
             assert kept(store) == counted(store), f"seed {seed}, act {number}"
             seen.add(tuple(figure > 0 for figure in kept(store)))
         assert store.verify() == []
-    assert all(any(figures) for figures in zip(*seen, strict=True)), "some figure was never more than nothing"
+    assert all(any(figures) for figures in zip(*seen, strict=True)), "some counter was always zero"
 
 
 def sends_counted(store: SqliteStore) -> SendCounts:
@@ -120,7 +120,7 @@ def sends_counted(store: SqliteStore) -> SendCounts:
 
 
 class Jobs:
-    """Users and an account that do anything, in any order."""
+    """Users and an account that act at random."""
 
     def __init__(self, store: SqliteStore, seed: int) -> None:
         self.store, self.chance, self.now_ms = store, random.Random(seed), T0_MS
@@ -166,7 +166,7 @@ class Jobs:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_kept_figures_of_jobs_equal_a_recount_after_any_history(tmp_path: Path, seed: int) -> None:
+def test_stored_counters_of_jobs_equal_a_recount_after_any_history(tmp_path: Path, seed: int) -> None:
     most: dict[str, int] = {}
     with closing(SqliteStore(str(tmp_path / "p.db"), synchronous="off")) as store:
         world = Jobs(store, seed)
@@ -176,11 +176,11 @@ def test_kept_figures_of_jobs_equal_a_recount_after_any_history(tmp_path: Path, 
             assert counts == sends_counted(store), f"seed {seed}, act {number}"
             most = {name: max(most.get(name, 0), getattr(counts, name)) for name in ("queued", "parked", "open_jobs")}
         assert store.verify() == []
-    assert all(most.values()), f"some figure was never more than nothing: {most}"
+    assert all(most.values()), f"some counter was always zero: {most}"
 
 
-def test_the_status_walks_over_no_run(tmp_path: Path) -> None:
-    """Tables of which there is one row for a user, a provider, a batch or an edit may be walked through, no others."""
+def test_status_query_scans_no_table_of_runs(tmp_path: Path) -> None:
+    """Only tables with one row per user, provider, batch or edit may be scanned."""
     small = {"user", "lane", "pace", "provider", "batch", "change", "turn"}
     asked: list[tuple[str, Any]] = []
 
@@ -199,7 +199,7 @@ def test_the_status_walks_over_no_run(tmp_path: Path) -> None:
     assert {"lane", "few"} <= walked <= small | {"few"}, plans
 
 
-def test_figures_of_an_older_store_are_counted_once_when_it_is_brought_up_to_date(tmp_path: Path) -> None:
+def test_counters_of_an_older_store_are_computed_once_by_the_upgrade(tmp_path: Path) -> None:
     path = tmp_path / "old.db"
     with closing(apsw.Connection(str(path))) as db:
         for script in _scripts()[:BEFORE]:

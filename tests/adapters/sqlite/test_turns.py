@@ -1,4 +1,4 @@
-"""The writers' lock of one process is given in order of asking."""
+"""The write lock of a process is granted in order of the requests."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def with_jobs(store: Store) -> None:
 
 
 @pytest.mark.parametrize("version", range(JOBS_SINCE, NEWEST))
-def test_jobs_accounts_and_their_ledger_are_whole_and_go_on(tmp_path: Path, version: int) -> None:
+def test_jobs_accounts_and_their_ledger_survive_an_upgrade(tmp_path: Path, version: int) -> None:
     with closing(SqliteStore(str(tmp_path / "new.db"))) as store:
         with_jobs(store)
         (job,) = store.jobs("ann", before=None, limit=10)
@@ -112,7 +112,7 @@ def test_jobs_accounts_and_their_ledger_are_whole_and_go_on(tmp_path: Path, vers
         assert after == before
         (head,) = heads(store)
         assert (head.handle, head.cost, head.measurement) == (waiting.handle, waiting.cost, waiting.measurement)
-        # Of 0007: nobody has passed it yet. Of 0014: nothing is known of a balance, and no type is barred.
+        # Of 0007: no measurement has passed it yet. Of 0014: the balance is unknown, and no type is barred.
         assert head.passed_ms is None
         lab = store.account("lab", now_ms=T0_MS)
         assert lab is not None
@@ -121,7 +121,7 @@ def test_jobs_accounts_and_their_ledger_are_whole_and_go_on(tmp_path: Path, vers
 
 
 def goes_on(store: Store) -> None:
-    """The one that waits is sent with the place that is left, and both that run are settled; keys are found by seal."""
+    """Sends the waiting measurement with the free slot and settles both running ones; finds keys by sealed text."""
     last = send(store, "k1")
     running = store.measurement(last.handle - 1)
     assert running is not None
@@ -139,7 +139,7 @@ def goes_on(store: Store) -> None:
 
 
 @pytest.mark.parametrize("version", range(LANES_SINCE, NEWEST))
-def test_monitors_and_their_runs_are_whole_and_go_on(tmp_path: Path, version: int) -> None:
+def test_monitors_and_their_runs_survive_an_upgrade(tmp_path: Path, version: int) -> None:
     with closing(SqliteStore(str(tmp_path / "new.db"))) as store:
         store.add_user(user("ann"))
         for name in ("a", "b"):
@@ -158,7 +158,7 @@ def test_monitors_and_their_runs_are_whole_and_go_on(tmp_path: Path, version: in
         runs = taken + claim(store)
         assert settle(store, runs) == [True, True]
         assert tick(store, now_ms=T0_MS + MINUTE_MS, catch_up=CatchUp()).runs == 2
-        # Of 0030: outcomes that nobody folded yet count.
+        # Of 0030: outcomes that are not folded yet count.
         days = [days_until(one, T0_MS) for one in store.uptimes(before, now_ms=T0_MS)]
         assert [sum(day.ok for day in one.values()) for one in days] == [1, 1]
         # Of 0016: how often the monitors of before fire is added up, and counts against the limit.
@@ -189,7 +189,7 @@ def test_monitor_whose_newest_run_failed_is_failing_after_the_upgrade(tmp_path: 
 
 
 @pytest.mark.parametrize("version", range(TALLIES_SINCE, NEWEST))
-def test_batches_their_records_and_their_runs_are_whole_and_go_on(tmp_path: Path, version: int) -> None:
+def test_batches_records_and_runs_survive_an_upgrade(tmp_path: Path, version: int) -> None:
     with closing(SqliteStore(str(tmp_path / "new.db"))) as store:
         call_stage.provide(store, "a", headers={"X-Key": "sealed"})
         batch = call_stage.make_batch(store)

@@ -40,7 +40,7 @@ pytestmark = pytest.mark.aws
 
 @pytest.fixture
 def others(clients: Clients, prefix: str, aws_store: AwsStore) -> Iterator[list[AwsStore]]:
-    """Further processes, as far as the store can tell."""
+    """Further stores, each like another process."""
     del aws_store
     with ExitStack() as stack:
         yield [stack.enter_context(closing(AwsStore(prefix, clients=clients))) for _ in range(4)]
@@ -62,7 +62,7 @@ def run_dry(store: AwsStore, log: list[tuple[str, str, str]], stop_at: int) -> N
             return
 
 
-def test_promise_6_however_many_claim_each_run_is_out_once_and_in_order(
+def test_promise_6_concurrent_claims_hand_out_each_run_once_and_in_order(
     aws_store: AwsStore, others: list[AwsStore]
 ) -> None:
     for name in ("a", "b"):
@@ -118,7 +118,9 @@ def test_promise_5_concurrent_redrives_put_each_dead_letter_back_once_and_in_ord
     assert aws_store.verify_batches() == []
 
 
-def test_promise_10_lost_answers_and_a_lagging_index_lose_and_double_nothing(aws_store: AwsStore, prefix: str) -> None:
+def test_promise_10_calls_are_neither_lost_nor_repeated_with_lost_replies_and_a_lagging_index(
+    aws_store: AwsStore, prefix: str
+) -> None:
     provide(aws_store, "a", max_in_flight=4)
     plan(aws_store, make_batch(aws_store), every(1, 30))
     faults = Faults(drop_before=0.03, drop_after=0.08, throttle=0.03, duplicate=0.08, partial=0.2, stale=0.5)
@@ -157,7 +159,7 @@ def test_process_sees_its_own_changes_before_the_index_does(aws_store: AwsStore,
 
 
 def test_runs_set_aside_while_their_batch_was_resumed_come_back(aws_store: AwsStore, others: list[AwsStore]) -> None:
-    """The crash between a resume and the return of what stood aside: the keeper's walk brings it back."""
+    """A process dies between a resume and the return of the runs that were set aside: the keeper brings them back."""
     provide(aws_store, "a")
     plan(aws_store, make_batch(aws_store), every(10, 3))
     make_batch(aws_store, paused=True)
@@ -174,7 +176,7 @@ def test_runs_set_aside_while_their_batch_was_resumed_come_back(aws_store: AwsSt
 
 
 def test_a_call_costs_a_query_and_two_writes(aws_store: AwsStore, clients: Clients) -> None:
-    """And what is shared by all calls of a turn: reads of lanes and records, a hundred to a request."""
+    """Plus the reads of lanes and records, up to a hundred in one request, shared by all calls of a turn."""
     providers = 20
     for number in range(providers):
         provide(aws_store, f"p{number}")
@@ -217,7 +219,7 @@ def test_settlement_beside_calls_in_flight_causes_no_useless_read(aws_store: Aws
 
 
 def test_providers_with_many_places_are_opened_together(aws_store: AwsStore, clients: Clients) -> None:
-    """None of them takes all that may be claimed for itself, just because it could."""
+    """No provider takes the whole claim, although each could."""
     providers = 12
     for number in range(providers):
         provide(aws_store, f"p{number}", max_in_flight=1_000)
@@ -229,7 +231,7 @@ def test_providers_with_many_places_are_opened_together(aws_store: AwsStore, cli
     assert requests["Query"] <= providers + 4, requests
 
 
-def test_a_provider_with_many_places_is_not_read_further_than_it_is_due(aws_store: AwsStore, clients: Clients) -> None:
+def test_claim_of_a_wide_provider_reads_few_runs_that_are_not_due(aws_store: AwsStore, clients: Clients) -> None:
     provide(aws_store, "wide", max_in_flight=1_000)
     plan(aws_store, make_batch(aws_store), every(1_000, 60), provider="wide")
     asked: list[int] = []
@@ -245,7 +247,7 @@ def test_a_provider_with_many_places_is_not_read_further_than_it_is_due(aws_stor
     assert aws_store.verify_batches() == []
 
 
-def test_where_not_all_can_start_each_provider_gets_its_part(aws_store: AwsStore) -> None:
+def test_claim_with_too_little_room_is_shared_by_the_providers(aws_store: AwsStore) -> None:
     wide = [provide(aws_store, name, max_in_flight=50) for name in ("a", "b", "c")]
     for name in ("a", "b", "c"):
         plan(aws_store, make_batch(aws_store, name), every(1, 9), provider=name)
@@ -258,7 +260,7 @@ def test_where_not_all_can_start_each_provider_gets_its_part(aws_store: AwsStore
     assert len(claim(aws_store, T0_MS + 10)) == 17
 
 
-def test_a_late_run_and_its_backlog_are_seen_in_one_look(aws_store: AwsStore, clients: Clients) -> None:
+def test_claim_of_a_late_run_reads_its_backlog_in_the_same_query(aws_store: AwsStore, clients: Clients) -> None:
     provide(aws_store, "a")
     plan(aws_store, make_batch(aws_store), every(10, 30))
     aws_store.claim_calls(now_ms=T0_MS - 1, runs_max=1, lease_ms=1_000)

@@ -1,4 +1,4 @@
-"""What is wrong with batches' items is found and told in plain words."""
+"""``check`` reports damaged items of batches in plain words."""
 
 from __future__ import annotations
 

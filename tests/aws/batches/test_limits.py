@@ -1,4 +1,4 @@
-"""What only many of something bring up: long stretches of ended runs, many days, one provider's whole day."""
+"""Large numbers: long stretches of ended runs, many days, one provider's whole day."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run_all(store: AwsStore, now_ms: int) -> list[str]:
     return done
 
 
-def test_promise_10_a_run_behind_more_ended_ones_than_one_look_sees_still_comes_up(
+def test_promise_10_run_behind_more_ended_runs_than_one_look_reads_still_starts(
     aws_store: AwsStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches_lanes, "LOOKS_MAX", 1)
@@ -57,7 +57,7 @@ def test_promise_10_a_run_behind_more_ended_ones_than_one_look_sees_still_comes_
 
 @contextmanager
 def meanwhile(clients: Clients, operation: str, act: Any) -> Iterator[None]:
-    """Before the first request of this kind somebody else does something."""
+    """Runs ``act`` before the first request of this kind."""
     event, left = f"before-call.dynamodb.{operation}", [act]
     lock = threading.Lock()
 
@@ -154,7 +154,7 @@ def test_promise_10_a_removed_record_is_kept_while_a_plan_that_saw_it_is_under_w
 
 
 def test_a_providers_queue_is_written_by_one_transaction_at_a_time(aws_store: AwsStore, clients: Clients) -> None:
-    """It is one partition: what AWS gives it is used up by one after the other, and a call must get in between."""
+    """The queue is one partition: transactions use its capacity one after the other, so that a call gets in between."""
     records = 2 * 147
     for name in ("a", "b"):
         batch_stage.put_provider(aws_store, name)
@@ -175,7 +175,7 @@ def test_a_providers_queue_is_written_by_one_transaction_at_a_time(aws_store: Aw
 
 @contextmanager
 def at_once(clients: Clients) -> Iterator[Counter[str]]:
-    """How many transactions on a provider's partition were under way at once, at most."""
+    """Returns the largest number of concurrent transactions on one provider's partition."""
     lock, open_at, most = threading.Lock(), Counter[str](), Counter[str]()
 
     def partitions(params: dict[str, Any]) -> set[str]:
@@ -204,7 +204,7 @@ def at_once(clients: Clients) -> Iterator[Counter[str]]:
         events.unregister("after-call.dynamodb.TransactWriteItems", end)
 
 
-def test_a_status_takes_no_more_requests_however_much_waits(
+def test_status_takes_a_bounded_number_of_requests_however_many_runs_wait(
     aws_store: AwsStore, clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches_upkeep, "QUEUES_MAX", 2)

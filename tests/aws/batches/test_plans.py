@@ -30,7 +30,7 @@ def stage(store: AwsStore, records: int = RECORDS, providers: int = 3) -> Batch:
     return put_records(store, {f"r{number:04}": f"p{number % providers}" for number in range(records)})
 
 
-def test_promise_5_four_planners_of_one_day_make_each_run_once_and_count_their_own(
+def test_promise_5_four_concurrent_planners_enqueue_each_run_once_and_report_only_their_own(
     aws_store: AwsStore, clients: Clients, prefix: str
 ) -> None:
     batch = stage(aws_store)
@@ -69,7 +69,7 @@ def test_promise_10_runs_without_a_wake_message_are_found_by_the_keeper(aws_stor
     day = aws_store.open_day(batch, DATE.isoformat(), start_ms=T0_MS, end_ms=T0_MS + DAY_MS)
     page = placements((1, 1, T0_MS + HOUR_MS))
     enqueue(aws_store._database, day, placings(day, page, missed=False), now_ms=T0_MS)
-    assert aws_store.remove_record(batch, "r0000"), "so no plan comes back to it"
+    assert aws_store.remove_record(batch, "r0000"), "so no later plan revisits it"
     later_ms = T0_MS + 9 * DAY_MS
     aws_store.purge_calls(ended_before_ms=later_ms, dead_before_ms=later_ms, after=0, limit=100)
     assert aws_store.claim_calls(now_ms=later_ms, runs_max=10, lease_ms=1_000) == []
@@ -78,8 +78,8 @@ def test_promise_10_runs_without_a_wake_message_are_found_by_the_keeper(aws_stor
     assert run.state == "skipped"
 
 
-def test_a_claim_that_looked_before_a_run_was_planned_does_not_pass_it_over(aws_store: AwsStore) -> None:
-    """Planned between a claim's look and its write, a run is due before what that claim has seen as the next."""
+def test_planning_a_run_bumps_the_version_that_a_concurrent_claim_checks(aws_store: AwsStore) -> None:
+    """A run planned between the read and the write of a claim is due before the run that the claim has read."""
     batch = stage(aws_store, 3, 1)
     day = aws_store.open_day(batch, DATE.isoformat(), start_ms=T0_MS, end_ms=T0_MS + DAY_MS)
     first = placements((1, 1, T0_MS), (2, 1, T0_MS + 2 * HOUR_MS))
@@ -90,10 +90,10 @@ def test_a_claim_that_looked_before_a_run_was_planned_does_not_pass_it_over(aws_
     now = aws_store._database.get(RUNS, lane_key(1))
     assert seen is not None
     assert now is not None
-    assert now["version"] > seen["version"], "so a write that believes in what was seen loses"
+    assert now["version"] > seen["version"], "so a write conditional on the old version fails"
 
 
-def test_a_plan_through_a_network_that_cannot_be_trusted_is_the_same_plan(aws_store: AwsStore, prefix: str) -> None:
+def test_plan_over_a_faulty_network_enqueues_every_record_once(aws_store: AwsStore, prefix: str) -> None:
     batch = stage(aws_store)
     faults = Faults(drop_before=0.02, drop_after=0.05, throttle=0.02, duplicate=0.05, partial=0.2, stale=0.3)
     with (
@@ -120,9 +120,7 @@ def test_records_with_the_largest_bodies_fit_into_transactions(aws_store: AwsSto
     assert aws_store.record(batch, "r39") == records[39]
 
 
-def test_a_planned_record_costs_a_fortieth_of_a_request_and_each_provider_one(
-    aws_store: AwsStore, clients: Clients
-) -> None:
+def test_requests_to_aws_for_planning_a_day_are_bounded(aws_store: AwsStore, clients: Clients) -> None:
     batch = stage(aws_store, 980, 4)
     with counted(clients) as requests:
         assert plan_day(aws_store, batch, DATE, now_ms=T0_MS).enqueued == 980

@@ -1,4 +1,4 @@
-"""``paceline batch import dynamodb://TABLE``, killed in the middle: the next one goes on where it stood."""
+"""``paceline batch import dynamodb://TABLE``, killed in the middle: the next import continues where it stopped."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ def test_promise_10_import_of_a_table_killed_with_kill_minus_nine_goes_on_and_pu
     assert (ended.code, ended.document["created"]) == (0, ITEMS - 2 * PAGE_ITEMS)
     assert proxy.requests["Scan"] == 2, "no page that was put is read again"
     assert records(program) == [f"r{number:05}" for number in range(ITEMS)]
-    assert program.json("batch", "import", f"dynamodb://{table}")["unchanged"] == ITEMS, "the place is forgotten"
+    assert program.json("batch", "import", f"dynamodb://{table}")["unchanged"] == ITEMS, (
+        "the stored position is deleted"
+    )
 
 
 def records(program: Program) -> list[str]:

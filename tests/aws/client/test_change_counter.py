@@ -1,4 +1,4 @@
-"""A process with loops asks once a second whether there is news, and misses nothing for it."""
+"""A process with loops reads the change counter once a second and misses no change."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def other(store: AwsStore, clients: Clients, prefix: str) -> Iterator[AwsStore]:
 
 @dataclass
 class Watch:
-    """A patient process's view of what is due, on a clock of its own."""
+    """The due entries as a process with cached indexes sees them, on its own clock."""
 
     now_s: float = 1_000.0
 
@@ -78,7 +78,7 @@ def test_entry_armed_by_another_process_is_seen_within_a_second_at_one_request_a
     armed(store, "a")
     watch.now_s += READ_S
     assert mine.first_ms() == T0_MS
-    with counted(clients) as unsettled:  # an index may lag behind the ring
+    with counted(clients) as unsettled:  # an index may lag behind the change counter
         watch.now_s += READ_S
         mine.first_ms()
     assert unsettled == {"GetItem": 2, "Query": 1}
@@ -104,7 +104,7 @@ def test_lost_bump_of_the_change_counter_costs_only_lateness(store: AwsStore, da
 def test_promise_10_an_entry_that_this_process_moved_and_another_after_it_is_still_seen(
     store: AwsStore, database: Database, *, patient: bool
 ) -> None:
-    """Else it would never fire again, once the other has died."""
+    """Otherwise the entry would never fire again after the other process has died."""
     watch = Watch()
     mine = watch.of(database) if patient else NextDue(database, store.change_counter, clock_s=lambda: watch.now_s)
     monitor = armed(store, "a")
@@ -152,7 +152,7 @@ def test_every_write_that_schedules_something_earlier_bumps_the_change_counter(
     before = other.version()
     (due, *_) = store.due(now_ms=T0_MS, limit=1)
     assert store.commit([step(due)], now_ms=T0_MS) == [True]
-    assert other.version() == before, "what fired goes on where others expect it"
+    assert other.version() == before, "an entry that fired is due again when other processes expect it"
 
 
 def test_process_bumps_the_change_counter_once_a_second_and_ignores_its_own_bump(
@@ -177,7 +177,7 @@ def test_process_bumps_the_change_counter_once_a_second_and_ignores_its_own_bump
     assert counter.version() != quiet
 
 
-def test_a_patient_claim_asks_only_where_something_may_be(store: AwsStore, clients: Clients) -> None:
+def test_claim_with_cached_indexes_queries_only_the_shards_with_due_runs(store: AwsStore, clients: Clients) -> None:
     store.change_counter.caches_indexes = True
     assert store.next_run_ms() is None
     make_runs(store, armed(store, "a"))

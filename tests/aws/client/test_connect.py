@@ -1,4 +1,4 @@
-"""Clients that are found as boto3 finds them; faults that say what to do next; a pool that does not lock itself up."""
+"""Connections from boto3's own configuration, errors that say what to do next, and a thread pool without deadlocks."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_endless_throttling_is_store_unavailable(aws: Emulator, prefix: str, mon
         assert proxy.requests["UpdateItem"] == connect.ATTEMPTS_MAX
 
 
-def test_a_fan_out_answers_in_order_and_keeps_to_its_bound(threads: Threads) -> None:
+def test_fan_out_returns_results_in_order_and_keeps_to_its_limit(threads: Threads) -> None:
     lock = threading.Lock()
     out = highest = 0
 
@@ -96,7 +96,7 @@ def test_a_fan_out_answers_in_order_and_keeps_to_its_bound(threads: Threads) -> 
     assert 2 <= highest <= 4
 
 
-def test_a_fan_out_tries_all_and_then_raises_the_first_error(threads: Threads) -> None:
+def test_fan_out_runs_every_item_before_it_raises_the_first_error(threads: Threads) -> None:
     tried: list[int] = []
 
     def work(number: int) -> None:
@@ -109,7 +109,7 @@ def test_a_fan_out_tries_all_and_then_raises_the_first_error(threads: Threads) -
     assert sorted(tried) == list(range(6))
 
 
-def test_a_fan_out_inside_a_fan_out_does_not_wait_for_itself(threads: Threads) -> None:
+def test_nested_fan_out_does_not_deadlock(threads: Threads) -> None:
     inner = threads.fan_out(lambda one: threads.fan_out(lambda two: one * two, range(3)), range(8))
     assert inner == [[one * two for two in range(3)] for one in range(8)]
 
@@ -131,7 +131,7 @@ def test_error_about_the_missing_extra_says_what_to_install(monkeypatch: pytest.
         open_system(load_settings(store="aws://?prefix=paceline"))
 
 
-def test_a_store_on_aws_needs_its_secret_key_given(aws: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_on_aws_without_a_secret_key_setting_is_refused(aws: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in aws.environment.items():
         monkeypatch.setenv(name, value)
     system = open_system(load_settings(store=f"aws://?prefix={fresh_prefix()}"))

@@ -1,4 +1,4 @@
-"""Conditional writes whose loss is a value, reads that miss nothing, in fair weather and in foul."""
+"""Conditional writes that return whether they succeeded, and complete reads, with and without network faults."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_promise_3_update_does_not_create_a_deleted_item_again(database: Databas
     assert database.get(ITEMS, A) is None
 
 
-def test_a_delete_is_won_once(database: Database) -> None:
+def test_conditional_delete_succeeds_only_once(database: Database) -> None:
     database.write(put(ITEMS, row(A)))
     assert database.write(delete(ITEMS, A, when=PRESENT)).won
     assert not database.write(delete(ITEMS, A, when=PRESENT)).won
@@ -129,7 +129,7 @@ def test_bulk_read_leaves_out_missing_items(database: Database) -> None:
     assert database.get_many(RUNS, keys).keys() == set(keys[:250:2])
 
 
-def test_a_mistake_of_ours_is_not_called_an_outage(database: Database) -> None:
+def test_invalid_request_raises_the_client_error_and_not_store_unavailable(database: Database) -> None:
     with pytest.raises(ClientError, match="ValidationException"):
         database.write(put(ITEMS, {"pk": "a", "sk": 5}))
 
@@ -195,7 +195,7 @@ def test_a_batch_of_messages_stays_within_a_megabyte(aws_store: AwsStore) -> Non
 
 @pytest.mark.parametrize("key", [Key("x" * 2_049, "-"), Key("a", "ü" * 513), Key("a", "")])
 def test_name_that_is_too_long_for_a_key_is_not_found(database: Database, key: Key) -> None:
-    """Somebody may ask for anything; the longest that there can be is still asked for."""
+    """A name of any length may be requested; the longest valid one is still looked up."""
     longest = Key("x" * 2_048, "ü" * 512)
     assert database.write(put(ITEMS, row(longest, n=1))).won
     assert database.get(ITEMS, key) is None

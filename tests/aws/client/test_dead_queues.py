@@ -1,4 +1,4 @@
-"""Messages that failed too often are put back from the dead queues: they arrive, and what is stale goes."""
+"""Messages from the dead queues are sent again: valid ones arrive, stale ones are dropped."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def replay(store: AwsStore, *, now_ms: int = T0_MS, messages_max: int = 100) -> 
 
 
 def test_messages_in_dead_queues_are_redriven_and_handled(stage: Stage, target: Target) -> None:
-    """Also within the five minutes in which a FIFO queue swallows what it knows."""
+    """Holds within the five minutes in which a FIFO queue drops duplicates, too."""
     queues: Queues = stage.store._queues
     cycle = Cycle.of(stage)
     day = declare(stage, target, records=1)
@@ -75,7 +75,7 @@ def test_messages_in_dead_queues_are_redriven_and_handled(stage: Stage, target: 
     stage.now.outbox.wake([wake])
     receive_in_vain(queues, "runs.fifo")
     stage.now.outbox.wake([wake])
-    assert stage.depth("runs.fifo") == 0, "SQS knows it, and takes it for nothing"
+    assert stage.depth("runs.fifo") == 0, "SQS drops it as a duplicate"
     counts = NONE | {"ticks-dead": 1, "runs-dead.fifo": 1}
     assert stage.rest("GET", "/v1/status")[1]["dead_messages"] == counts
     told = stage.rest("POST", "/v1/dead/redrive", {"queues": True})
@@ -238,7 +238,7 @@ def test_unreadable_message_does_not_block_later_messages_of_its_group(aws_store
     assert bodies(queues, "runs-dead.fifo") == ["not ours"]
 
 
-def test_a_new_deduplication_id_is_one_that_sqs_takes_and_new_each_time() -> None:
+def test_new_deduplication_id_is_valid_for_sqs_and_differs_each_time() -> None:
     assert once_again("call-1-2") == "call-1-2#r1"
     assert once_again("call-1-2#r1") == "call-1-2#r2"
     assert once_again("#r9#r9") == "#r9#r10"
@@ -258,7 +258,7 @@ def test_the_replayer_knows_every_dead_queue_and_every_message() -> None:
     assert set(dead_queues.KINDS) == set(dead_queues.SOURCES.values())
 
 
-def test_where_no_message_is_in_a_dead_queue_nothing_is_replayed(aws_store: AwsStore) -> None:
+def test_empty_dead_queues_replay_nothing(aws_store: AwsStore) -> None:
     followed: list[int] = []
     assert set(aws_store.dead_messages().values()) <= {0}
     done = aws_store.replay_dead(now_ms=T0_MS, limit=10, react=lambda: followed.append(1))

@@ -37,7 +37,7 @@ values = st.recursive(
 
 
 @given(values)
-def test_a_value_comes_back_as_it_was(value: Any) -> None:
+def test_encoded_value_decodes_to_the_same_value_and_type(value: Any) -> None:
     back = decode(encode(value))
     assert back == value
     assert type(back) is type(value)
@@ -73,7 +73,7 @@ def test_every_name_of_an_expression_is_aliased_and_every_value_typed() -> None:
 
 
 @pytest.mark.parametrize("values", [{}, {"x": 1, "y": 2}], ids=["missing", "left over"])
-def test_a_value_that_is_missing_or_left_over_is_a_mistake(values: dict[str, int]) -> None:
+def test_expression_with_a_missing_or_unused_value_raises(values: dict[str, int]) -> None:
     with pytest.raises(AssertionError):
         query_params(where="#pk = :x", values=values)
 

@@ -21,7 +21,7 @@ def test_numbers_begin_at_one_and_rise_within_one_process(database: Database) ->
     assert numbers.take("generation", 0) == []
 
 
-def test_a_block_is_one_request_and_a_larger_want_a_larger_block(database: Database) -> None:
+def test_numbers_are_reserved_in_blocks_that_grow_with_the_request(database: Database) -> None:
     one, other = Numbers(database), Numbers(database)
     assert one.take("n", 1, block=10) == [1]
     assert other.take("n", 25, block=10) == list(range(11, 36))
@@ -36,7 +36,7 @@ def test_no_number_is_given_to_two_concurrent_takers(database: Database) -> None
     assert len(set(given)) == len(given) == 420
 
 
-def test_with_lost_and_doubled_requests_there_are_gaps_and_nothing_else(
+def test_numbers_with_lost_and_doubled_requests_have_gaps_but_no_duplicates(
     aws: Emulator, clients: Clients, prefix: str
 ) -> None:
     with closing(AwsStore(prefix, clients=clients)) as made:

@@ -1,4 +1,4 @@
-"""Tables and queues are made once, looked at the second time, and what differs is told."""
+"""Tables and queues are created once; a second call reports differences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from paceline.adapters.aws.client.tables import QUEUES, TABLES
 from tests.aws.support.ministack import make_tables
 
 
-def test_the_second_time_nothing_is_made_and_nothing_differs(clients: Clients, prefix: str) -> None:
+def test_creating_the_tables_a_second_time_changes_nothing(clients: Clients, prefix: str) -> None:
     first = tables.create(clients, prefix)
     names = tuple(f"{prefix}-{part.name}" for part in (*TABLES, *QUEUES))
     assert first == tables.Report(created=names, existing=(), differences=())

@@ -1,4 +1,4 @@
-"""REST through API Gateway's events: what goes in comes in, what comes out goes out."""
+"""REST through API Gateway's events: requests and answers arrive unchanged."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_an_edit_that_is_out_of_date_is_refused_by_its_etag(stage: Stage) -> Non
     assert api.handler(event, Context())["statusCode"] == 412
 
 
-def test_one_request_after_the_other_is_answered_by_the_same_process(stage: Stage) -> None:
+def test_later_requests_reuse_the_adapter_of_the_process(stage: Stage) -> None:
     for _ in range(3):
         assert stage.rest("GET", "/readyz")[0] == 200
     assert api._adapter.cache_info().currsize == 1

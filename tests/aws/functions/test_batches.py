@@ -64,7 +64,7 @@ def test_a_day_is_planned_released_and_carried_out(stage: Stage, target: Target)
         assert len(own) == 3
 
 
-def test_planned_and_delivered_twice_each_runs_once(stage: Stage, target: Target) -> None:
+def test_day_planned_and_delivered_twice_runs_each_record_once(stage: Stage, target: Target) -> None:
     cycle = Cycle.of(stage, weather=Weather(seed=1, again=1.0, shuffled=True))
     day = declare(stage, target, records=5)
     assert plan(day)["enqueued"] == 5
@@ -169,7 +169,7 @@ def test_failed_planning_of_a_day_is_started_again_under_another_name_at_most_fi
 
 
 @pytest.mark.usefixtures("stage")
-def test_a_batch_that_is_gone_is_planned_to_nothing() -> None:
+def test_planning_a_removed_batch_enqueues_nothing() -> None:
     assert plan("2026-11-16") == {
         "batch": "daily",
         "date": "2026-11-16",
@@ -213,7 +213,7 @@ def test_keeper_function_deletes_runs_older_than_their_retention(stage: Stage, t
     assert keeper.handler({}, Context())["calls"] == 2
 
 
-def test_the_keeper_says_how_many_dead_letters_wait(
+def test_keeper_function_publishes_the_number_of_dead_letters_as_a_metric(
     stage: Stage, target: Target, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cycle = Cycle.of(stage)
@@ -231,7 +231,7 @@ def test_the_keeper_says_how_many_dead_letters_wait(
     assert (told["DeadLetters"], told["RunsExpired"]) == ([2.0], [0.0])
 
 
-def test_a_look_that_a_function_died_with_does_not_hold_up_the_next(stage: Stage, target: Target) -> None:
+def test_message_received_by_a_function_that_died_does_not_block_the_provider(stage: Stage, target: Target) -> None:
     day = declare(stage, target, records=1)
     plan(day)
     sweeper.handler({}, Context())

@@ -19,8 +19,8 @@ def keep(stage: Stage, shift_ms: int) -> dict[str, object]:
     return report
 
 
-def test_keeper_notes_the_time_and_tells_once_by_how_much_the_clock_was_set_back(stage: Stage) -> None:
-    assert keep(stage, 5 * HOUR_MS)["set_back_ms"] == 0, "nobody had noted a time before"
+def test_keeper_function_stores_the_time_and_reports_once_by_how_much_the_clock_was_set_back(stage: Stage) -> None:
+    assert keep(stage, 5 * HOUR_MS)["set_back_ms"] == 0, "no time was stored before"
     assert keep(stage, 5 * HOUR_MS)["set_back_ms"] == 0
     back_ms = keep(stage, 0)["set_back_ms"]
     assert isinstance(back_ms, int)
@@ -45,7 +45,7 @@ def test_monitor_fires_again_soon_after_the_keeper_saw_that_the_clock_was_set_ba
     target.asked.clear()
     stage.at(0)
     sweeper.handler({}, Context())
-    assert next_due_ms(stage) > stage.now.now_ms() + 4 * HOUR_MS, "nobody else brings it back"
+    assert next_due_ms(stage) > stage.now.now_ms() + 4 * HOUR_MS, "no other function brings it back"
     keep(stage, 0)
     assert next_due_ms(stage) <= stage.now.now_ms() + 60_000
     cycle.until(lambda: target.asked)

@@ -1,4 +1,4 @@
-"""A monitor's cycle through the functions: what comes twice, late, shuffled or broken changes nothing."""
+"""A monitor's cycle through the functions: repeated, late, shuffled or broken messages change nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def runs_of(stage: Stage) -> list[dict[str, Any]]:
     return items
 
 
-def test_a_monitor_goes_from_rest_to_its_outcome(stage: Stage, target: Target) -> None:
+def test_monitor_put_over_rest_is_checked_and_shows_its_outcome(stage: Stage, target: Target) -> None:
     cycle = Cycle.of(stage)
     status, answer = stage.rest("PUT", MONITOR, monitor(f"{target.url}/home"))
     assert status == 201, answer
@@ -55,7 +55,7 @@ def test_every_firing_is_one_run_with_repeated_and_shuffled_messages(stage: Stag
         assert asked <= len(dues) <= asked + 1, "none was carried out twice"
 
 
-def test_an_alarm_of_before_an_edit_does_nothing(stage: Stage, target: Target) -> None:
+def test_alarm_from_before_an_edit_makes_no_run(stage: Stage, target: Target) -> None:
     assert stage.rest("PUT", MONITOR, monitor(target.url, initial_delay="1s"))[0] == 201
     stage.stream("schedulers", schedulers_stream.handler).pump()
     assert stage.rest("PUT", MONITOR, monitor(target.url, initial_delay="1s", paused=True))[0] == 200
@@ -64,7 +64,7 @@ def test_an_alarm_of_before_an_edit_does_nothing(stage: Stage, target: Target) -
     assert (runs_of(stage), stage.depth("runs.fifo")) == ([], 0)
 
 
-def test_a_change_that_the_api_could_not_follow_is_followed_by_the_stream(stage: Stage, target: Target) -> None:
+def test_change_that_the_api_did_not_apply_is_applied_by_the_stream(stage: Stage, target: Target) -> None:
     stream = stage.stream("items", items_stream.handler)
     spec = parse_spec(json.dumps(monitor(target.url)).encode(), limits=stage.now.system.limits)
     stage.store.put_monitors([PutMonitor("boss", "home", spec)], monitors_max=10, now_ms=stage.now.now_ms())
@@ -73,7 +73,7 @@ def test_a_change_that_the_api_could_not_follow_is_followed_by_the_stream(stage:
     assert stage.rest("GET", MONITOR)[1]["schedule"]["next_due"] is not None
 
 
-def test_an_entry_that_cannot_be_read_does_not_hold_up_the_others(stage: Stage, target: Target) -> None:
+def test_unreadable_entry_does_not_block_the_others(stage: Stage, target: Target) -> None:
     table = f"{stage.prefix}-schedulers"
     broken = {"pk": {"S": "broken"}, "sk": {"S": "-"}, "due_ms": {"S": "soon"}}
     stage.store._clients.dynamodb.put_item(TableName=table, Item=broken)
@@ -86,7 +86,7 @@ def test_an_entry_that_cannot_be_read_does_not_hold_up_the_others(stage: Stage, 
     assert len(runs_of(stage)) == 1, "its alarm came twice, with the broken one's second chance, and counts once"
 
 
-def test_a_message_that_cannot_be_read_fails_alone_and_ends_among_the_dead(stage: Stage, target: Target) -> None:
+def test_unreadable_message_fails_alone_and_ends_in_the_dead_queue(stage: Stage, target: Target) -> None:
     assert stage.rest("PUT", MONITOR, monitor(target.url))[0] == 201
     stage.stream("schedulers", schedulers_stream.handler).pump()
     stage.send("ticks", "no alarm", '{"generation": "one", "counter": 0, "due": 0}')
@@ -109,7 +109,7 @@ def test_entry_due_later_than_a_message_can_wait_is_armed_in_its_last_15_minutes
     assert stage.depth("ticks") == 1
 
 
-def test_monitor_that_nobody_runs_is_told_to_be_late_by_the_sweep_after_five_minutes(stage: Stage) -> None:
+def test_sweep_alerts_once_that_a_run_without_a_checker_is_late(stage: Stage) -> None:
     assert stage.rest("PUT", MONITOR, {"check": {"kind": "outgoing", "payload": {}}, "every": "1d"})[0] == 201
     stage.at(2_000)
     cycle = Cycle.of(stage)
@@ -181,7 +181,7 @@ def test_message_for_one_run_does_not_read_the_others(stage: Stage, target: Targ
     assert target.asked == ["/b", "/a"]
 
 
-def test_a_message_that_cannot_be_read_holds_up_its_own_group_alone(stage: Stage, target: Target) -> None:
+def test_unreadable_message_blocks_only_its_own_group(stage: Stage, target: Target) -> None:
     cycle = Cycle.of(stage)
     stage.send("runs.fifo", "no wake", group="provider-7")
     stage.send("runs.fifo", '{"provider": 7, "at": 1, "look": 1}', group="provider-7")
@@ -194,7 +194,7 @@ def test_a_message_that_cannot_be_read_holds_up_its_own_group_alone(stage: Stage
     assert stage.depth("runs-dead.fifo") == 2, "the one behind it kept its place, and the sweep makes up for it"
 
 
-def test_a_deleted_monitor_makes_nothing_more(stage: Stage, target: Target) -> None:
+def test_deleted_monitor_makes_no_more_runs(stage: Stage, target: Target) -> None:
     cycle = Cycle.of(stage)
     assert stage.rest("PUT", MONITOR, monitor(target.url))[0] == 201
     cycle.schedulers.pump()

@@ -36,7 +36,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         yield opened
 
 
-def test_a_day_of_96_windows_each_record_once_in_order_and_evenly_and_every_monitor_on_time(scene: Scene) -> None:
+def test_whole_day_runs_every_record_once_in_order_and_evenly_and_every_monitor_on_time(scene: Scene) -> None:
     midnight_ms = -(-scene.clock.now_ms() // DAY_MS) * DAY_MS
     for name, every_ms in MONITORS.items():
         scene.monitor(name, every_ms)

@@ -40,7 +40,7 @@ print("all")
 """
 
 
-def test_the_package_needs_nothing_but_a_python_and_lambda_takes_it() -> None:
+def test_package_imports_on_a_bare_python_and_fits_the_size_limits_of_lambda() -> None:
     folder = package()
     python = Path(sys.base_prefix) / "bin" / f"python{PYTHON}"
     done = subprocess.run(
@@ -70,14 +70,14 @@ def test_package_is_compiled_for_its_python_and_needs_no_dates() -> None:
     assert others
 
 
-def test_build_of_functions_says_what_to_do_where_their_python_is_missing() -> None:
+def test_build_of_functions_says_what_to_do_if_their_python_is_missing() -> None:
     done = subprocess.run([sys.executable, SCRIPT, "--python=3.99"], capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "There is no Python 3.99 here to compile the package with." in done.stderr
     assert "--uncompiled" in done.stderr
 
 
-def test_the_package_is_made_for_the_templates_python_where_it_looks_for_it() -> None:
+def test_package_is_built_for_the_python_and_into_the_folder_of_the_template() -> None:
     deployed_with, built_by = TEMPLATE.read_text(), SCRIPT.read_text()
     runtime = re.search(r"Runtime: python(\S+)\n\s+CodeUri: build\n", deployed_with)
     assert runtime is not None
@@ -92,7 +92,7 @@ def deployment() -> Iterator[Deployment]:
         yield made
 
 
-def test_from_rest_over_streams_and_queues_to_the_outcome(deployment: Deployment) -> None:
+def test_deployed_functions_check_a_monitor_that_was_put_over_rest(deployment: Deployment) -> None:
     path = "/v1/users/me/monitors/home"
     with closing(Target()) as target:
         spec = {"check": {"kind": "http", "url": f"{target.url}/home"}, "every": "1s"}

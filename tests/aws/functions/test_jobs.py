@@ -1,4 +1,4 @@
-"""Jobs through the functions: sent, followed to their end, and told."""
+"""Jobs through the functions: sent, followed to their end, and reported to webhook and channels."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_functions_send_and_follow_a_job_and_call_its_webhook(stage: Stage, atla
     assert stage.rest("GET", f"/v1/jobs/{answer['job']}")[1]["success"]
 
 
-def test_function_tells_an_alert_through_the_channel_of_its_user_once(stage: Stage) -> None:
+def test_function_sends_an_alert_once_through_the_channel_of_its_user(stage: Stage) -> None:
     with closing(Target()) as hook:
         channel = {"kind": "webhook", "url": f"{hook.url}/alert", "default": True}
         assert stage.rest("PUT", "/v1/users/boss/channels/ops", channel)[0] == 201
@@ -72,7 +72,7 @@ def test_function_tells_an_alert_through_the_channel_of_its_user_once(stage: Sta
     assert (told["state"], told["deliveries"][0]["tries"]) == ("told", 1)
 
 
-def test_called_twice_at_once_and_again_nothing_is_sent_twice(stage: Stage, atlas: AtlasSimulator) -> None:
+def test_repeated_calls_of_the_dispatch_function_send_nothing_twice(stage: Stage, atlas: AtlasSimulator) -> None:
     assert stage.rest("POST", "/v1/jobs", document(2))[0] == 202
     for _ in range(3):
         jobs.dispatch({}, Context())
@@ -87,7 +87,9 @@ def test_submitted_job_is_sent_once_as_soon_as_its_stream_record_arrives(
     assert stage.rest("POST", "/v1/jobs", document(3))[0] == 202
     stream.pump()
     assert len(atlas.audit()["measurements"]) == 3
-    assert (stream.given_up, stream.pump()) == ([], 0), "what it wrote itself was in the stream too, and no news"
+    assert (stream.given_up, stream.pump()) == ([], 0), (
+        "the function's own writes were in the stream too and were ignored"
+    )
 
 
 def test_a_job_that_the_index_shows_after_the_stream_is_sent_too(

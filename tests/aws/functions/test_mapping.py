@@ -1,4 +1,4 @@
-"""The runner of event source mappings keeps AWS's rules: what fails comes again, what is reported marks the place."""
+"""The runner of event source mappings follows AWS's rules: failed records are repeated, reports set the checkpoint."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def name_of(record: Record) -> str:
 
 
 class Seen:
-    """A handler that keeps what it saw, and fails what it is told to fail, so often."""
+    """A handler that records what it received, and fails the named records as often as stated."""
 
     def __init__(self, name: Callable[[Record], str], fails: dict[str, int], *, id_of: Callable[[Record], str]) -> None:
         self.names: list[str] = []
@@ -69,7 +69,7 @@ def of_queue(**fails: int) -> Seen:
     return Seen(lambda record: str(record["body"]), fails, id_of=lambda record: str(record["messageId"]))
 
 
-def test_a_stream_is_read_in_order_once_with_both_images(aws_store: AwsStore, stream: Any) -> None:
+def test_stream_mapping_delivers_each_change_once_in_order_with_both_images(aws_store: AwsStore, stream: Any) -> None:
     records: list[Record] = []
     mapping = stream(lambda event, _context: records.extend(event["Records"]))
     write(aws_store, "a", "b")
@@ -94,7 +94,7 @@ def test_a_stream_is_read_in_order_once_with_both_images(aws_store: AwsStore, st
     assert mapping.pump() == 1
 
 
-def test_from_the_lowest_failed_record_on_all_comes_again(aws_store: AwsStore, stream: Any) -> None:
+def test_stream_records_are_delivered_again_from_the_lowest_failed_one(aws_store: AwsStore, stream: Any) -> None:
     seen = of_stream(b=1)
     mapping = stream(seen.reporting)
     write(aws_store, "a", "b", "c")
@@ -103,7 +103,7 @@ def test_from_the_lowest_failed_record_on_all_comes_again(aws_store: AwsStore, s
     assert mapping.given_up == []
 
 
-def test_a_poisonous_record_is_given_up_and_the_others_are_done(aws_store: AwsStore, stream: Any) -> None:
+def test_poison_stream_record_is_given_up_and_the_others_are_processed(aws_store: AwsStore, stream: Any) -> None:
     seen = of_stream(b=99)
     mapping = stream(seen.raising, retries_max=2)
     write(aws_store, "a", "b", "c", "d")
@@ -113,7 +113,7 @@ def test_a_poisonous_record_is_given_up_and_the_others_are_done(aws_store: AwsSt
     assert mapping.pump() == 0
 
 
-def test_without_bisecting_the_whole_batch_is_given_up(aws_store: AwsStore, stream: Any) -> None:
+def test_stream_without_bisecting_gives_up_the_whole_batch(aws_store: AwsStore, stream: Any) -> None:
     mapping = stream(of_stream(b=99).raising, retries_max=1, bisects=False)
     write(aws_store, "a", "b", "c")
     mapping.pump()
@@ -137,7 +137,7 @@ def test_filtered_stream_records_are_not_delivered(aws_store: AwsStore, stream: 
     assert seen.names == ["a"]
 
 
-def test_only_failed_messages_come_again(aws_store: AwsStore, ticks: Any) -> None:
+def test_only_failed_queue_messages_are_delivered_again(aws_store: AwsStore, ticks: Any) -> None:
     seen = of_queue(m2=2)
     aws_store._queues.send("ticks", [Letter(f"m{number}") for number in range(4)])
     mapping = ticks(seen.reporting)
@@ -146,9 +146,7 @@ def test_only_failed_messages_come_again(aws_store: AwsStore, ticks: Any) -> Non
     assert aws_store._queues.depth("ticks") == 0
 
 
-def test_an_exception_brings_the_whole_batch_again_and_poison_ends_in_the_dead_queue(
-    aws_store: AwsStore, ticks: Any
-) -> None:
+def test_poison_message_is_delivered_again_until_it_ends_in_the_dead_queue(aws_store: AwsStore, ticks: Any) -> None:
     aws_store._queues.send("ticks", [Letter("poison")])
     mapping = ticks(of_queue(poison=99).raising)
     assert mapping.pump(batches_max=10) == 0
@@ -156,7 +154,7 @@ def test_an_exception_brings_the_whole_batch_again_and_poison_ends_in_the_dead_q
     assert aws_store._queues.depth("ticks-dead") == 1
 
 
-def test_from_a_seed_batches_come_twice_and_in_any_order(aws_store: AwsStore, ticks: Any) -> None:
+def test_messages_are_repeated_and_shuffled_by_seed(aws_store: AwsStore, ticks: Any) -> None:
     def names(seed: int) -> list[str]:
         seen = of_queue()
         aws_store._queues.send("ticks", [Letter(f"m{number}") for number in range(10)])

@@ -43,9 +43,9 @@ STATED: dict[str, set[str]] = {
     "ItemsStream": {"ledger", "runs", "outgoing"},
     # The run behind one that a worker reported may start at once: here it is behind its time, and paced.
     "Api": {"work.fifo"},
-    # A provider that was left alone is staggered by the first look at it: so here it is always the tick that tells.
+    # The first look staggers a provider that was left alone, so here the message always comes from the tick.
     "Sweeper": {"runs", "work.fifo"},
-    # A monitor's next run is for a checker of one's own, since it was edited; a provider is ready as the time is over.
+    # After an edit a monitor's next run is for an outside checker; a provider is ready as the time is over.
     # A provider that became one for workers while the sender had it.
     "Sender": {"outgoing", "runs.fifo", "work.fifo"},
     # A measurement of many definitions has many ids; what is left of a refused job is swept.
@@ -115,7 +115,7 @@ class Recording:
 
     @contextmanager
     def of(self, function: str) -> Iterator[None]:
-        """All that is asked inside is asked by this function."""
+        """All requests inside the block are made by this function."""
         self.stage.asked.clear()
         yield
         self.rights.setdefault(function, set()).update(rights_of(self.stage.calls()))
@@ -191,7 +191,7 @@ def unfollowed(stage: Stage, spec: dict[str, Any], name: str) -> None:
 
 
 def half_disabled(stage: Stage) -> None:
-    """An edit of all monitors of a user that was cut short before they were told."""
+    """An edit of all monitors of a user that was interrupted before the changes were recorded."""
     user = stage.store._database.get("items", user_key("boss"))
     fan = fan_item(stage.store._numbers, user, "enabled")
     assert stage.store._database.write(put("items", fan)).won
@@ -268,7 +268,7 @@ def batches(recording: Recording, target: Target) -> None:
 
 
 def work(recording: Recording) -> None:
-    """Runs for workers of one's own: told by the sweeper and by ticks, claimed and reported over the API."""
+    """Runs for outside workers: messages from the sweeper and from ticks, claims and reports over the API."""
     stage = recording.stage
     with recording.of("Api"):
         assert stage.rest("PUT", "/v1/providers/depot", {"kind": "outgoing"})[0] == 201
@@ -293,7 +293,7 @@ def work(recording: Recording) -> None:
 
 
 def dead_messages(stage: Stage) -> None:
-    """In each dead queue one: two that are put back, one that nobody can read, and one of a stream."""
+    """One message in each dead queue: two that are sent again, one that is unreadable, and one of a stream."""
     provider = stage.store.provider("p0").number
     stage.rest("PUT", "/v1/providers/p0", {"kind": "http", "base_url": "http://192.0.2.1"})  # so it is ready at once
     stage.send("ticks-dead", f'{{"provider": {provider}, "at": 1}}')

@@ -108,7 +108,7 @@ def test_cfn_lint_finds_nothing() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_the_tables_are_those_of_the_code() -> None:
+def test_tables_of_the_template_equal_those_of_the_code() -> None:
     assert {one.name for one in resources() if "TableName" in one.properties} == {one.name for one in tables.TABLES}
     for table in tables.TABLES:
         has = dict(table_or_queue(table.name))
@@ -169,7 +169,7 @@ def test_log_of_every_function_is_kept_for_a_stated_time_and_is_its_own() -> Non
         assert written == [(["logs:CreateLogStream", "logs:PutLogEvents"], f"/aws/lambda/{name}:*")]
 
 
-def test_the_queues_are_those_of_the_code() -> None:
+def test_queues_of_the_template_equal_those_of_the_code() -> None:
     assert {one.name for one in resources() if "QueueName" in one.properties} == {one.name for one in tables.QUEUES}
     names = {one.resource: one.name for one in resources()}
     for queue in tables.QUEUES:
@@ -230,7 +230,7 @@ def test_a_metric_of_the_functions_own_raises_an_alarm(name: str) -> None:
     assert f'"{name}"' in inspect.getsource(keeper)
 
 
-def test_a_streams_mapping_gives_up_what_cannot_be_done_and_says_so() -> None:
+def test_stream_mapping_gives_up_failing_records_into_a_dead_queue() -> None:
     found = mappings("DynamoDB")
     assert len(found) == 3
     for _, mapping in found:

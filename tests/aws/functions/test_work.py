@@ -1,4 +1,4 @@
-"""Runs for workers of one's own through the functions: told in order, claimed by name, reported over REST."""
+"""Runs for outside workers through the functions: messages in order, claims by id, reports over REST."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_program_that_reads_the_queue_does_a_whole_day_in_order(stage: Stage, 
     assert target.asked == []
 
 
-def test_a_report_tells_the_next_run_at_once(stage: Stage, target: Target) -> None:
+def test_report_of_a_worker_queues_the_message_for_the_next_run_at_once(stage: Stage, target: Target) -> None:
     work_day(stage, target, records=2, rate="100/1s")
     (first,) = told(stage)
     stage.at(stage.clock.ahead_ms + 600_000)
@@ -76,7 +76,7 @@ def test_a_report_tells_the_next_run_at_once(stage: Stage, target: Target) -> No
     assert [json.loads(one.body)["attempt"] for one in received(stage) or told(stage)] == [1]
 
 
-def test_a_retry_is_told_again_as_the_next_attempt(stage: Stage, target: Target) -> None:
+def test_retried_run_gets_a_new_message_with_the_next_attempt(stage: Stage, target: Target) -> None:
     work_day(stage, target, records=1)
     (first,) = told(stage)
     finish(stage, json.loads(first.body), "retry")
@@ -96,10 +96,10 @@ def test_no_function_calls_a_provider_that_workers_claim_from(stage: Stage, targ
     assert states(stage, day) == {"waiting": 3}
     runs = [json.loads(one.body)["run"] for one in received(stage)]
     assert runs
-    assert len(set(runs)) == len(runs), "what was told twice within five minutes is there once"
+    assert len(set(runs)) == len(runs), "a message sent twice within five minutes is in the queue once"
 
 
-def test_a_release_that_is_due_tells_the_workers_and_not_the_sender(stage: Stage, target: Target) -> None:
+def test_due_release_of_an_outgoing_provider_goes_to_the_work_queue(stage: Stage, target: Target) -> None:
     work_day(stage, target, records=1)
     provider = stage.store.provider("p0")
     assert provider is not None

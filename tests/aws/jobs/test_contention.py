@@ -23,7 +23,7 @@ THREADS = 8
 SLOTS = 5
 SENDING_MAX = 3
 FIT = 40
-"""So many measurements fit into each user's day, and so many sends into the account's."""
+"""The number of measurements that fit into each user's day, and of sends that fit into the account's."""
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def work(store: AwsStore, number: int, key: str, turns: int = 14) -> Counter[str
     return found
 
 
-def test_promise_8_however_many_submit_and_send_at_once_no_meter_is_ever_over(bench: AwsBench) -> None:
+def test_promise_8_concurrent_submissions_and_sends_never_exceed_a_meter(bench: AwsBench) -> None:
     key = add_account(bench.store, spec=AccountSpec(concurrent=SLOTS, daily_results=10 * FIT, daily_credits=60 * FIT))
     stop, over = threading.Event(), list[object]()
     watcher = bench.other()

@@ -1,4 +1,4 @@
-"""What the loops of jobs ask while there is nothing to do: almost nothing, and yet nothing is seen late."""
+"""Requests of idle job loops: almost none, and still no change is seen late."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Patient(AwsBench):
         return Counter(self.requests(work))
 
     def rest(self) -> None:
-        """Until what was written before is known, and nothing is asked any more."""
+        """Runs the loops until they know all earlier writes and make no more requests."""
         self.now_s += 2 * UNSETTLED_S
         look(self.store)
         self.now_s += 2 * UNSETTLED_S
@@ -61,7 +61,7 @@ def look(store: AwsStore, now_ms: int = T0_MS) -> None:
     store.take_duty("follow", every_ms=30_000, now_ms=now_ms)
 
 
-def test_an_idle_turn_of_all_loops_costs_a_glance(bench: Patient) -> None:
+def test_idle_job_loops_take_one_request_or_none(bench: Patient) -> None:
     assert bench.taken(look) == {"GetItem": 1, "Query": 4, "UpdateItem": 1}
     bench.rest()
     bench.now_s += READ_S
@@ -90,7 +90,9 @@ def test_measurement_parked_by_this_process_is_not_read_again_before_its_time(be
     assert bench.store.next_send_ms() == LATER_MS
     bench.rest()
     assert bench.taken(lambda store: store.next_send_ms()) == {}
-    assert bench.taken(lambda store: heads(store, now_ms=LATER_MS - 1))["Query"] == 2, "who has nothing left, leaves"
+    assert bench.taken(lambda store: heads(store, now_ms=LATER_MS - 1))["Query"] == 2, (
+        "a user with nothing queued leaves the queue"
+    )
     assert bench.taken(lambda store: heads(store, now_ms=LATER_MS - 1))["Query"] == 1, "the line alone"
     assert [item.handle for item in heads(bench.store, now_ms=LATER_MS + 1, each_max=9)] == [
         second.handle,
@@ -139,7 +141,7 @@ def test_a_webhook_is_called_as_soon_as_its_job_is_finished_and_again_in_time(be
     assert len(bench.store.due_webhooks(now_ms=LATER_MS, limit=9)) == 1
 
 
-def test_a_clock_that_was_set_back_is_followed(bench: Patient) -> None:
+def test_parked_measurement_is_pulled_back_after_the_clock_was_set_back(bench: Patient) -> None:
     submit(bench.store, submission(1))
     [item] = heads(bench.store)
     assert bench.store.park([(item.handle, 0)], next_ms=T0_MS + 10**9, reason="full") == [True]

@@ -49,7 +49,7 @@ def test_a_job_larger_than_a_transaction_is_admitted_sent_and_cancelled(bench: A
 
 def test_rows_of_an_unfinished_submission_are_invisible_and_swept(bench: AwsBench) -> None:
     requests = len(bench.requests(lambda store: submit(store, submission(LARGE, owner="bob"))))
-    # Before its note, its first rows, some of them, the last ones, and what admits it; the last request only rings.
+    # Before its note, its first, middle and last rows, its admission; the last request only bumps the change counter.
     for cut in (3, 4, 5, requests // 2, requests - 3, requests - 2):
         assert bench.act(lambda store: submit(store, submission(LARGE, key="k")), cut=cut) is None
         store = bench.store
@@ -71,7 +71,7 @@ def test_rows_of_an_unfinished_submission_are_invisible_and_swept(bench: AwsBenc
 
 
 def test_a_submission_that_was_swept_is_not_admitted_after_all(bench: AwsBench) -> None:
-    """Its process only slept: it finds its note gone, writes its rows again and is admitted with those."""
+    """The process only slept: it finds its note gone, writes its rows again and is admitted with these rows."""
     swept: list[bool] = []
 
     def sleep(model: object, **_: object) -> None:
@@ -116,7 +116,7 @@ def test_rows_written_after_the_sweep_of_an_unfinished_submission_are_swept_too(
     assert bench.store.verify_jobs() == []
 
 
-def test_a_cancel_that_died_in_the_middle_is_gone_on_with(bench: AwsBench) -> None:
+def test_cancel_interrupted_in_the_middle_is_completed_later(bench: AwsBench) -> None:
     add_account(bench.store)
     found = submit(bench.store, submission(LARGE))
     assert isinstance(found, Admitted)
@@ -132,7 +132,7 @@ def test_a_cancel_that_died_in_the_middle_is_gone_on_with(bench: AwsBench) -> No
     assert bench.store.verify_jobs() == []
 
 
-def test_a_large_job_that_goes_over_leaves_nothing(bench: AwsBench) -> None:
+def test_large_job_over_its_credits_leaves_no_rows(bench: AwsBench) -> None:
     limit(bench.store, 60 * LARGE - 1)
     assert isinstance(submit(bench.store, submission(LARGE)), OverCredits)
     assert bench.books().rows == {}

@@ -140,7 +140,7 @@ def test_promise_10_job_whose_process_dies_before_any_request_ends_like_an_undis
         (job_key(1), None, "of no job"),
     ],
 )
-def test_the_check_sees_books_that_do_not_add_up(key: Key, change: str | None, words: str) -> None:
+def test_check_reports_books_that_do_not_add_up(key: Key, change: str | None, words: str) -> None:
     with closing(AwsBench()) as bench:
         account_key_id = people(bench)
         submit(bench.store, submission(1))

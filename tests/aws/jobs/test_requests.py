@@ -30,7 +30,7 @@ from tests.contract.support.stage import DAY_MS, T0_MS, user
 
 pytestmark = pytest.mark.aws
 TARGET = "192.0.2.1"
-"""Of every measurement here."""
+"""The target of every measurement in this file."""
 ONE_WRITE = {"TransactWriteItems": 1}
 READ_AND_WRITE = {"BatchGetItem": 1, "TransactWriteItems": 1}
 
@@ -55,8 +55,8 @@ def ending_of(item: StoredMeasurement) -> Ending:
     return Ending(item.handle, item.attempt + 1, "done", "", 42, 7, frees_slot=True)
 
 
-def test_submission_is_one_transaction_and_the_reads_it_is_decided_on(bench: AwsBench) -> None:
-    # The user, the day with the line, a number, all of the job, and a ring for the dispatchers of other processes.
+def test_requests_to_aws_for_a_submission_are_bounded(bench: AwsBench) -> None:
+    # The user, the day with its queue, a number, the whole job, and a bump of the change counter for other processes.
     small = {"GetItem": 1, "BatchGetItem": 1, "UpdateItem": 2, "TransactWriteItems": 1}
     assert taken(bench, lambda store: submit(store, submission(10))) == small
     # The same, with a note before and ten batches of 25 rows.
@@ -77,7 +77,7 @@ def test_begin_answer_and_end_of_a_cached_measurement_take_one_request_each(benc
     key = add_account(bench.store)
     submit(bench.store, submission(2))
     # The first that an account settles says since when there is something to release, and learns that by losing.
-    # With each slot that is freed dispatchers of other processes are told, here by a process that runs no loops.
+    # Each freed slot bumps the change counter for the dispatchers of other processes; this process runs no loops.
     assert sent_and_ended(bench, key) == {"BatchGetItem": 1, "TransactWriteItems": 2, "UpdateItem": 1}
     assert sent_and_ended(bench, key) == ONE_WRITE | {"UpdateItem": 1}
     assert bench.store.verify_jobs() == []
@@ -145,7 +145,7 @@ def test_a_send_opens_the_key_that_was_read_with_its_account(bench: AwsBench) ->
     assert bench.store.sealed_key("lab", key) is None
 
 
-# -- what was seen is only a guess
+# -- a cached row is only a guess
 
 
 def test_stale_cached_measurement_is_read_again_before_it_is_judged(bench: AwsBench) -> None:
@@ -166,7 +166,7 @@ def test_stale_cached_measurement_is_read_again_before_it_is_judged(bench: AwsBe
     assert bench.store.verify_jobs() == []
 
 
-def test_as_many_as_may_be_are_being_sent_also_if_fewer_were_seen(bench: AwsBench) -> None:
+def test_limit_of_sends_in_progress_counts_the_sends_of_other_processes(bench: AwsBench) -> None:
     key = add_account(bench.store)
     submit(bench.store, submission(2))
     first, second = heads(bench.store, each_max=2)

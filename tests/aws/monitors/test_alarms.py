@@ -62,9 +62,7 @@ def test_a_reaction_and_a_commit_set_the_next_alarm(store: AwsStore, queues: Que
     assert queues.depth(TICKS) == 1
 
 
-def test_a_commit_that_moves_an_entry_further_than_a_message_can_wait_sends_none(
-    store: AwsStore, queues: Queues
-) -> None:
+def test_commit_beyond_the_longest_message_delay_sends_no_alarm(store: AwsStore, queues: Queues) -> None:
     monitor = armed(store, "a")
     alarms(queues)
     assert store.commit([Advance(due_of(store, monitor), T0_MS + HOUR_MS, ())], now_ms=T0_MS) == [True]
@@ -97,7 +95,7 @@ def test_promise_3_alarm_of_a_deleted_monitor_is_dead_even_if_the_monitor_was_cr
     assert due_of(store, again).counter == 0
 
 
-def test_an_alarm_that_came_early_is_sent_once_more(store: AwsStore, queues: Queues) -> None:
+def test_early_alarm_is_sent_again(store: AwsStore, queues: Queues) -> None:
     monitor = armed(store, "a", due_ms=T0_MS + MINUTE_MS)
     alarms(queues)
     assert queues.depth(TICKS) == 0

@@ -118,7 +118,7 @@ def test_promise_10_store_stays_consistent_wherever_a_write_is_interrupted(clien
 
 
 def _all_of_it_ends(store: AwsStore) -> None:
-    """No run is left that nobody can claim."""
+    """Every open run can be claimed."""
     now_ms = T0_MS + DAY_MS
     for _ in range(600):
         out = claim(store, now_ms=now_ms)

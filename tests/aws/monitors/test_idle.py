@@ -31,7 +31,7 @@ QUIET_MAX = 10
 PER_S_MAX = 20
 
 
-def test_an_idle_worker_asks_little_and_counts_the_whole_store_only_now_and_then(
+def test_idle_worker_makes_few_requests_and_rarely_counts_the_whole_store(
     aws_store: AwsStore, clients: Clients, prefix: str
 ) -> None:
     settings = load_settings(store=f"aws://?prefix={prefix}", secret_key=SECRET)
@@ -66,9 +66,7 @@ class Stopped:
         return self._ms
 
 
-def test_promise_5_a_worker_that_starts_a_moment_behind_the_others_brings_no_firing_back(
-    aws_store: AwsStore, prefix: str
-) -> None:
+def test_promise_5_worker_with_a_clock_slightly_behind_repeats_no_firing(aws_store: AwsStore, prefix: str) -> None:
     assert aws_store.add_user(user("ann"))
     put = PutMonitor("ann", "home", MonitorSpec(check=HttpCheck(url="http://example.org/"), every="1s"))
     put_monitor(aws_store, put, monitors_max=10, now_ms=T0_MS)

@@ -1,4 +1,4 @@
-"""Checkers that read the outgoing queue themselves: a message may be lost, doubled or early, and no run is for long."""
+"""Checkers that read the outgoing queue themselves: a lost, doubled or early message delays no run for long."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def facts(found: list[dict[str, Any]]) -> list[tuple[int, int]]:
 
 
 def offered_in_passes(store: AwsStore, *, from_ms: int) -> list[int]:
-    """At which minutes from then something was offered; there is a pass before, at and after each age."""
+    """Returns the minutes at which something was offered; there is a pass before, at and after each age."""
     ages = [age_ms // MINUTE_MS for age_ms in AGES_MS]
     passes = [0, *(minute for age in ages for minute in (age - 5, age, age + 5))]
     return [m for m in passes for _ in range(store.offer_again(now_ms=from_ms + m * MINUTE_MS))]
@@ -90,7 +90,7 @@ def test_a_message_takes_its_run_once_and_the_next_run_has_its_own(store: AwsSto
     assert take(store, following) is not None
 
 
-def test_after_a_retry_the_next_attempt_has_a_message_and_the_old_one_is_dead(store: AwsStore, queues: Queues) -> None:
+def test_retried_run_gets_a_new_message_and_its_old_message_is_stale(store: AwsStore, queues: Queues) -> None:
     fired(store)
     (offer,) = offers(queues)
     taken = take(store, offer)
@@ -116,9 +116,7 @@ def test_a_message_that_came_early_is_sent_once_more_in_its_time(store: AwsStore
     assert take(store, early, now_ms=T0_MS + MINUTE_MS) is not None
 
 
-def test_promise_10_a_checker_that_died_has_its_run_offered_once_more_when_the_lease_is_over(
-    store: AwsStore, queues: Queues
-) -> None:
+def test_promise_10_run_of_a_dead_checker_is_offered_again_after_its_lease(store: AwsStore, queues: Queues) -> None:
     fired(store)
     (offer,) = offers(queues)
     assert store.offer_again(now_ms=T0_MS) == 0
@@ -133,9 +131,7 @@ def test_promise_10_a_checker_that_died_has_its_run_offered_once_more_when_the_l
     assert retaken.lost
 
 
-def test_promise_10_an_offer_that_was_lost_is_made_again_at_a_few_ages_and_not_for_ever(
-    store: AwsStore, queues: Queues
-) -> None:
+def test_promise_10_lost_offer_is_repeated_at_fixed_ages_of_the_run(store: AwsStore, queues: Queues) -> None:
     fired(store)
     offers(queues)  # lost
     ages = [age_ms // MINUTE_MS for age_ms in AGES_MS]
@@ -144,7 +140,7 @@ def test_promise_10_an_offer_that_was_lost_is_made_again_at_a_few_ages_and_not_f
     assert names(claim(store, ALL_OUTGOING)) == [("a", 0)]
 
 
-def test_promise_10_after_a_pause_of_all_passes_each_that_waits_is_offered_once(
+def test_promise_10_waiting_run_is_offered_once_after_a_long_pause_of_all_passes(
     store: AwsStore, queues: Queues
 ) -> None:
     fired(store)
@@ -194,7 +190,7 @@ def test_promise_10_run_dropped_while_its_owner_was_disabled_is_offered_when_ena
     assert take(store, again) is not None
 
 
-def test_promise_10_when_the_first_run_expires_the_next_one_is_offered(store: AwsStore, queues: Queues) -> None:
+def test_promise_10_next_run_is_offered_when_the_first_expires(store: AwsStore, queues: Queues) -> None:
     fired(store, runs=3)
     offers(queues)  # the checkers were away for a day
     before_ms, now_ms = T0_MS + MINUTE_MS, T0_MS + DAY_MS
@@ -202,7 +198,7 @@ def test_promise_10_when_the_first_run_expires_the_next_one_is_offered(store: Aw
     assert facts(offers(queues)) == [(1, 1)]
 
 
-def test_a_claim_for_all_goes_round_all_owners_however_many_there_are(
+def test_claims_for_all_owners_visit_every_owner_in_turn(
     store: AwsStore, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(monitors_claims, "PROBED_MAX", 8)

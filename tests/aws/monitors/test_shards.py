@@ -1,4 +1,4 @@
-"""What is spread over partitions, and what is more than one transaction holds, behaves as if it were neither."""
+"""Data spread over partitions, and writes larger than a transaction, behave like single ones."""
 
 from __future__ import annotations
 
@@ -88,15 +88,15 @@ def fill(store: AwsStore, count: int, *, owner: str = "ann", due_ms: int = T0_MS
 @pytest.mark.parametrize(
     ("shard", "shards"), [(due_shard, due_shards), (check_queue, check_queues), (kept_shard, kept_shards)]
 )
-def test_there_are_as_many_shards_as_there_ever_were_monitors_for(
+def test_number_of_shards_grows_with_the_highest_generation(
     shard: Callable[[int], str], shards: Callable[[int], list[str]]
 ) -> None:
     counts: Counter[str] = Counter()
     for last in range(1_000 * SHARDS_MAX):
         counts[shard(last)] += 1
         if last % 1_000 == 0 or last < 1_000:
-            assert set(shards(last)) == set(counts), "all that are used are asked, and no other"
-            assert max(counts.values()) < max(GENERATIONS_EACH + 1, 1.3 * last / SHARDS_MAX), "one of them is crowded"
+            assert set(shards(last)) == set(counts), "exactly the used shards are queried"
+            assert max(counts.values()) < max(GENERATIONS_EACH + 1, 1.3 * last / SHARDS_MAX), "one shard is crowded"
     assert len(shards(0)) == 1
     assert len(counts) == SHARDS_MAX
     assert min(counts.values()) > 800
@@ -111,7 +111,7 @@ def test_no_partition_is_hot_while_a_million_monitors_fire_every_minute() -> Non
     assert writes_max > MONITORS_PER_QUEUE / 60 * 4
 
 
-def test_an_owner_with_many_monitors_has_more_queues_and_all_of_them_are_asked() -> None:
+def test_owner_with_many_monitors_has_several_queues_and_claims_query_all() -> None:
     queues = min(1 + 20 * MONITORS_PER_QUEUE // MONITORS_PER_QUEUE, QUEUES_MAX)
     assert queues == 21
     used = {owner_queue(7, queues, generation) for generation in range(1_000)}
@@ -124,7 +124,7 @@ def test_an_owner_with_many_monitors_has_more_queues_and_all_of_them_are_asked()
 def test_entry_armed_in_a_new_shard_is_due_for_all_processes(
     store: AwsStore, other: AwsStore, database: Database, *, patient: bool
 ) -> None:
-    """Another has looked before there was such a shard, and relies on what it has seen for a while."""
+    """Another process read the number of shards before this shard existed, and caches it for a while."""
     now_s = 0.0
     counter = ChangeCounter(database, clock_s=lambda: now_s)
     counter.caches_indexes = patient
@@ -153,7 +153,7 @@ def test_due_entries_of_all_shards_come_in_one_order_and_page_by_page(store: Aws
     assert [due.generation for due in pages] == generations[1:]
 
 
-def test_entries_far_apart_are_listed_without_asking_for_all_that_were_ever_there(
+def test_listing_entries_skips_long_gaps_between_generations(
     store: AwsStore, clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(monitors_entries, "WALKED_MAX", 200)
@@ -177,7 +177,7 @@ def test_entries_that_are_due_at_the_same_moment_are_paged_without_loss(store: A
     assert [due.generation for due in pages] == generations
 
 
-def test_the_next_due_time_knows_at_once_what_this_process_did(store: AwsStore) -> None:
+def test_next_due_time_reflects_writes_of_the_same_process_at_once(store: AwsStore) -> None:
     monitor = armed(store, "a", due_ms=T0_MS + MINUTE_MS)
     assert store.next_due_ms() == T0_MS + MINUTE_MS
     armed(store, "b")
@@ -189,7 +189,7 @@ def test_the_next_due_time_knows_at_once_what_this_process_did(store: AwsStore) 
     assert store.next_due_ms() == T0_MS + MINUTE_MS  # that of b
 
 
-def test_the_next_due_time_sees_what_another_process_did_after_a_bounded_time(
+def test_next_due_time_reflects_writes_of_another_process_after_the_cache_expires(
     store: AwsStore, database: Database
 ) -> None:
     now_s = 0.0
@@ -202,7 +202,7 @@ def test_the_next_due_time_sees_what_another_process_did_after_a_bounded_time(
     assert elsewhere.first_ms() == T0_MS
 
 
-def test_a_look_that_finds_nothing_due_asks_no_shard_twice_in_a_second(store: AwsStore, clients: Clients) -> None:
+def test_polling_with_nothing_due_queries_no_shard_twice_in_a_second(store: AwsStore, clients: Clients) -> None:
     armed(store, "a", due_ms=T0_MS + MINUTE_MS)
     with counted(clients) as first:
         store.next_due_ms()
@@ -213,9 +213,7 @@ def test_a_look_that_finds_nothing_due_asks_no_shard_twice_in_a_second(store: Aw
     assert then == {"GetItem": 1}, "how many shards there are"
 
 
-def test_an_advance_with_more_runs_than_a_transaction_holds_makes_each_of_them_once(
-    store: AwsStore, other: AwsStore
-) -> None:
+def test_advance_with_more_runs_than_a_transaction_holds_makes_each_run_once(store: AwsStore, other: AwsStore) -> None:
     monitor = armed(store, "a")
     due = due_of(store, monitor)
     assert store.commit([step(due, runs=230)], now_ms=T0_MS) == [True]
@@ -227,7 +225,7 @@ def test_an_advance_with_more_runs_than_a_transaction_holds_makes_each_of_them_o
     assert store.verify_monitors() == []
 
 
-def test_a_user_with_more_monitors_than_a_transaction_holds_goes_whole(store: AwsStore, other: AwsStore) -> None:
+def test_removing_a_user_removes_more_monitors_than_a_transaction_holds(store: AwsStore, other: AwsStore) -> None:
     fill(store, 130)
     assert store.monitor_counts().entries == 130
     assert other.remove_user("ann")
@@ -272,7 +270,7 @@ def test_two_settlements_of_one_monitor_share_a_batch(store: AwsStore) -> None:
     assert store.verify_monitors() == []
 
 
-def test_waves_keep_the_order_of_a_key_and_never_name_one_twice() -> None:
+def test_write_waves_keep_the_order_of_each_key_and_contain_no_key_twice() -> None:
     waves: list[list[int]] = []
 
     def write(some: list[tuple[int, str]]) -> list[str]:
@@ -331,9 +329,7 @@ def test_put_that_only_asks_for_a_phase_takes_no_generation(store: AwsStore, cli
     assert created == [first.generation + 1, first.generation + 2]
 
 
-def test_monitors_that_were_made_at_different_times_elsewhere_are_put_together(
-    store: AwsStore, clients: Clients
-) -> None:
+def test_monitors_with_different_creation_times_are_put_in_one_transaction(store: AwsStore, clients: Clients) -> None:
     puts = [PutMonitor("ann", f"m{n}", spec(), created_ms=T0_MS - n * MINUTE_MS) for n in range(40)]
     with counted(clients) as taken:
         made = store.put_monitors(puts, monitors_max=99, now_ms=T0_MS)
@@ -342,7 +338,7 @@ def test_monitors_that_were_made_at_different_times_elsewhere_are_put_together(
     assert taken.total() < 8
 
 
-def test_a_run_that_ended_earlier_than_one_before_it_is_kept_as_long_as_that(store: AwsStore) -> None:
+def test_purge_keeps_a_run_while_an_earlier_run_that_ended_later_is_kept(store: AwsStore) -> None:
     """The clock was set back in between."""
     monitor = armed(store, "a")
     make_runs(store, monitor, 3)

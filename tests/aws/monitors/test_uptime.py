@@ -32,7 +32,7 @@ def settled(store: AwsStore, monitor: Monitor, runs: int) -> None:
         assert settle(store, claim(store, now_ms=now_ms), now_ms=now_ms) == [True]
 
 
-def test_a_fold_is_three_requests_at_one_of_many_settled_runs(
+def test_uptime_fold_takes_three_requests_once_in_many_settled_runs(
     store: AwsStore, clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(uptime, "FOLD_EVERY", 1 << 40)
@@ -60,7 +60,7 @@ def test_a_removed_monitor_leaves_no_roll_up(store: AwsStore, database: Database
     assert database.get(RUNS, key) is None
 
 
-def test_a_roll_up_that_goes_further_than_its_runs_is_found(store: AwsStore, database: Database) -> None:
+def test_check_reports_a_roll_up_that_goes_further_than_its_runs(store: AwsStore, database: Database) -> None:
     monitor = armed(store, "a")
     settled(store, monitor, 2 * FOLD_EVERY)
     assert store.verify() == []

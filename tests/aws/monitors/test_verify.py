@@ -1,4 +1,4 @@
-"""Damage that no code of ours does is found by verify, each kind by its own words; and faults of the wire do none."""
+"""``verify`` reports each kind of damage in its own words; network faults cause none."""
 
 from __future__ import annotations
 
@@ -111,7 +111,9 @@ def test_check_reports_each_kind_of_damage(store: AwsStore, database: Database, 
     assert re.search(words, problem)
 
 
-def test_a_change_that_is_not_followed_yet_is_no_damage(store: AwsStore, database: Database) -> None:
+def test_definition_without_an_entry_is_damage_only_if_no_change_is_recorded(
+    store: AwsStore, database: Database
+) -> None:
     created = put(store, "a").monitor
     assert created is not None
     assert store.verify_monitors() == []
@@ -123,7 +125,7 @@ FAULTS = Faults(drop_before=0.03, drop_after=0.05, throttle=0.04, duplicate=0.05
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_promise_5_a_wire_that_drops_doubles_and_throttles_neither_loses_nor_doubles(
+def test_promise_5_dropped_doubled_and_throttled_requests_neither_lose_nor_double_a_run(
     aws: Emulator, prefix: str, store: AwsStore, seed: int
 ) -> None:
     with (
@@ -146,7 +148,7 @@ def test_promise_5_a_wire_that_drops_doubles_and_throttles_neither_loses_nor_dou
 
 
 def _made(store: AwsStore, worker: AwsStore, name: str) -> Monitor:
-    """Asked of a shaken worker until it is there: an answer that did not come says nothing."""
+    """Repeats the put through the faulty network until the monitor exists: a lost answer says nothing."""
     for _ in range(20):
         try:
             put(worker, name, spec())
@@ -162,7 +164,7 @@ def _made(store: AwsStore, worker: AwsStore, name: str) -> Monitor:
 
 
 def _round(store: AwsStore, worker: AwsStore, *, now_ms: int) -> None:
-    """Ticks until nothing is due, and what they made is carried out."""
+    """Ticks until nothing is due, then claims and settles the runs."""
     for _ in range(20):
         if not store.due(now_ms=now_ms, limit=1):
             return

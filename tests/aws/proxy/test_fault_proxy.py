@@ -46,7 +46,7 @@ def add_one(client: Any, store: AwsStore) -> int:
     return int(answer["Attributes"]["n"]["N"])
 
 
-def test_in_calm_weather_everything_passes_and_is_counted(
+def test_proxy_without_faults_passes_and_counts_every_request(
     aws_store: AwsStore, proxy: FaultProxy, dynamodb: Any
 ) -> None:
     assert [add_one(dynamodb, aws_store) for _ in range(5)] == [1, 2, 3, 4, 5]
@@ -55,7 +55,7 @@ def test_in_calm_weather_everything_passes_and_is_counted(
 
 
 @pytest.mark.parametrize(("fault", "count"), [("drop_before", 1), ("drop_after", 2), ("throttle", 1)])
-def test_a_request_that_fails_had_its_effect_or_had_not(
+def test_failed_request_has_taken_effect_or_not_depending_on_the_fault(
     aws_store: AwsStore, proxy: FaultProxy, dynamodb: Any, fault: Fault, count: int
 ) -> None:
     proxy.faults = replace(Faults(), **{fault: 1.0})  # type: ignore[arg-type]

@@ -59,7 +59,7 @@ class Deployment:
         return told
 
     def depths(self, *queues: str, delayed: bool = False) -> dict[str, int]:
-        """How many messages wait or are being handled, by queue."""
+        """Returns the number of messages that wait or are being handled, by queue."""
         parts = ("", "NotVisible", "Delayed") if delayed else ("", "NotVisible")
         names = [f"ApproximateNumberOfMessages{part}" for part in parts]
         found = {}
@@ -173,5 +173,5 @@ def _stack(formation: Any) -> dict[str, Any]:
 def wait(holds: Callable[[], object], *, within_s: float) -> None:
     end_s = time.monotonic() + within_s
     while not holds():
-        assert time.monotonic() < end_s, "it has not come to that in time"
+        assert time.monotonic() < end_s, "the condition did not come true in time"
         time.sleep(0.2)

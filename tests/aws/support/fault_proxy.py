@@ -48,11 +48,11 @@ class Faults:
     only: frozenset[str] = frozenset()
     """The operations that are hit; empty: all."""
     reads: float = 1.0
-    """How likely what only reads is hit, of the same: most requests do, and what hits a write tells more."""
+    """Factor on the likelihood for reads: most requests are reads, and faults of writes find more."""
     spared: str = ""
-    """What has this text in it is not hit; empty: nothing is spared."""
+    """Requests that contain this text are not hit; empty: none is exempt."""
     meant: str = ""
-    """What does not have this text in it is not hit; empty: all are meant."""
+    """Only requests that contain this text are hit; empty: all of them."""
 
 
 class Answer(NamedTuple):
@@ -62,7 +62,7 @@ class Answer(NamedTuple):
 
 
 class FaultProxy:
-    """``faults`` may be set at any time. ``requests`` and ``hits`` count what came and what was done to it."""
+    """``faults`` may be set at any time. ``requests`` and ``hits`` count the requests and the faults."""
 
     def __init__(self, upstream: str, *, seed: int, faults: Faults) -> None:
         self.faults = faults
@@ -78,7 +78,7 @@ class FaultProxy:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def begin(self, seed: int, faults: Faults) -> None:
-        """From here on as if it were new."""
+        """Starts the sequence of faults over."""
         with self._lock:
             self.faults = faults
             self.requests.clear()
@@ -164,7 +164,7 @@ class FaultProxy:
             self._passed.wait_for(lambda: self._passes > seen, self.faults.overtaken_s_max)
 
     def _partly(self, request: BaseHTTPRequestHandler, body: bytes, operation: str) -> Answer:
-        """The first half is done, and the rest is told to be left, as AWS tells it."""
+        """Processes the first half of a batch and returns the rest as unprocessed, as AWS does."""
         asked = json.loads(body)
         if operation == "SendMessageBatch":
             half, rest = _halves(asked["Entries"])
@@ -219,7 +219,7 @@ def replace_body(answer: Answer, body: object) -> Answer:
 
 
 def throttled(target: str) -> Answer:
-    """As DynamoDB says it, or SQS."""
+    """Returns the throttling error in the form of DynamoDB or SQS."""
     if target.startswith("AmazonSQS"):
         kind, more = "com.amazonaws.sqs#RequestThrottled", [("x-amzn-query-error", "RequestThrottled;Sender")]
     else:
@@ -244,7 +244,7 @@ class _Server(ThreadingHTTPServer):
                 length = int(self.headers.get("Content-Length") or 0)
                 body = self.rfile.read(length)
                 if len(body) < length:
-                    self.close_connection = True  # who asked was killed in the middle of it
+                    self.close_connection = True  # the client was killed in the middle of its request
                     return
                 try:
                     answer = proxy.answer(self, body)
@@ -268,7 +268,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """A client that was killed is no news; all else is told as ever."""
+        """Ignores clients that were killed; reports all other errors as usual."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 

@@ -1,6 +1,6 @@
 """The emulator for a clock that runs fast: it tells what is left to do at this time, and when there is more to do.
 
-Whoever moves the clock asks, and what is to be done is begun then: its own naps are seconds of real time, in which
+The test that moves the clock asks, and pending work starts then: the emulator's own pauses last real seconds, in which
 hours of the clock pass.
 """
 
@@ -26,7 +26,7 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     times = dict(_times())
     busy = [*_running(), *(name for name, at_s in times.items() if at_s <= now_s)]
     if busy:
-        lambda_svc._esm_wake.set()  # a message whose delay has ended tells nobody: mappings have to look
+        lambda_svc._esm_wake.set()  # no event marks the end of a message's delay: mappings have to poll
     later_s = min((at_s for at_s in times.values() if at_s > now_s), default=None)
     body = json.dumps({"busy": busy, "next_s": later_s}).encode()
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(body))]})

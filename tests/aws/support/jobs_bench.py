@@ -39,13 +39,13 @@ class AwsBench:
         return self.store._database
 
     def other(self) -> AwsStore:
-        """A further process's view."""
+        """Opens the store as a further process."""
         store = AwsStore(self._prefix, clients=self._clients)
         self._stack.callback(store.close)
         return store
 
     def act(self, work: Callable[[AwsStore], T], *, cut: int | None) -> T | None:
-        """What came of it; None if it was cut before the given request, and then whatever was written stays."""
+        """Returns the result of the act; None if it was cut before the given request, and then earlier writes stay."""
         if cut is None:
             return work(self.store)
         try:
@@ -58,7 +58,7 @@ class AwsBench:
             return None
 
     def requests(self, work: Callable[[AwsStore], object]) -> list[str]:
-        """Which requests it takes."""
+        """Returns the requests that the act takes."""
         seen: list[str] = []
 
         def note(model: Any, **_: Any) -> None:
@@ -111,7 +111,7 @@ class AwsBench:
         return found
 
     def meters(self) -> dict[str, tuple[int, int, int]]:
-        """By name: limit, held, spent."""
+        """Returns limit, held and spent amounts by the name of the meter."""
         books = self.books()
         found = {
             f"account/{name}/{meter}": (item[f"{meter}_limit"], item[f"{meter}_held"], item[f"{meter}_spent"])

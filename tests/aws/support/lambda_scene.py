@@ -1,4 +1,4 @@
-"""The deployment with a clock that the test moves: its own, that of its functions, and that of those whom it calls."""
+"""The deployment on a clock that the test moves: the emulator's, the functions' and that of the called targets."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ DEAD = ("ticks-dead", "outgoing-dead", "runs-dead.fifo", "work-dead.fifo", "stre
 
 
 class TimedProviders(ModelProviders):
-    """Also writes down what the clock showed."""
+    """Also records the time that the clock showed."""
 
     def __init__(self, clock: VirtualClock) -> None:
         super().__init__()
@@ -52,10 +52,10 @@ class Scene:
     model: TimedProviders
     url: str
     meanwhile: Callable[[list[str]], None] = lambda _busy: None
-    """Called with what is being done, again and again."""
+    """Called repeatedly with the work in progress."""
 
     def run_until(self, end_ms: int) -> None:
-        """The clock waits for what is to be done at the time that it shows, and then leaps to when there is more."""
+        """Waits for all work that is due at the current time, then moves the clock to the next due work."""
         next_ms = self.catch_up()
         while (now_ms := self.clock.now_ms()) < end_ms:
             leap_ms = end_ms if next_ms is None else min(next_ms + LEAP_BEYOND_MS, end_ms)
@@ -63,7 +63,7 @@ class Scene:
             next_ms = self.catch_up()
 
     def catch_up(self) -> int | None:
-        """When there is more to do."""
+        """Returns when the next work is due."""
         end_s = time.monotonic() + BEHIND_S_MAX
         idle = 0
         while True:
@@ -77,7 +77,7 @@ class Scene:
             time.sleep(LOOK_S)
 
     def look(self) -> tuple[list[str], int | None]:
-        """What is being done or to be done, and when there is more."""
+        """Returns the work in progress or due, and when the next work is due."""
         with urllib.request.urlopen(f"{self.deployment.aws.url}{BUSY}", timeout=60) as answer:  # noqa: S310  loopback
             told = json.loads(answer.read())
         return told["busy"], None if told["next_s"] is None else round(told["next_s"] * 1_000)
@@ -87,7 +87,7 @@ class Scene:
         self.deployment.ask(201, "PUT", f"/v1/users/me/monitors/{name}", spec)
 
     def batch(self, providers: Mapping[str, int], spec: Mapping[str, Any]) -> None:
-        """So many records for each provider."""
+        """Makes a batch with this many records for each provider."""
         ask = self.deployment.ask
         for name in providers:
             ask(201, "PUT", f"/v1/providers/{name}", {"base_url": f"{self.url}/{name}"})
@@ -100,7 +100,7 @@ class Scene:
         ask(200, "PUT", "/v1/batches/daily/records", {"items": items})
 
     def planned(self, date: str, provider: str) -> list[dict[str, Any]]:
-        """By due time."""
+        """Returns the planned runs by due time."""
         path = f"/v1/batches/daily/days/{date}/runs?provider={provider}&limit=1000"
         found: list[dict[str, Any]] = []
         cursor = ""
@@ -112,7 +112,7 @@ class Scene:
             cursor = f"&cursor={page['next_cursor']}"
 
     def firings(self, name: str, every_ms: int) -> list[dict[str, Any]]:
-        """The monitor's runs by due time: none is missing, none is there twice, and each went well."""
+        """Asserts that the monitor's runs are complete, without a duplicate, and all ok; returns them by due time."""
         runs: list[dict[str, Any]] = self.deployment.ask(200, "GET", f"/v1/users/me/monitors/{name}/runs?limit=1000")[
             "items"
         ]

@@ -56,11 +56,11 @@ CACHES = (
 )
 SECRET = "a secret of a test, long enough"
 TIME_S = 660.0
-"""What the function with the most time to spare has."""
+"""The remaining time of the function with the longest time-out, in seconds."""
 
 
 class Context(LambdaContext):
-    """What a function is told of itself."""
+    """The context argument of a function."""
 
     def __init__(self, left_s: float = TIME_S) -> None:
         self._function_name = "test"
@@ -88,7 +88,7 @@ class Shifted:
 
 @dataclass
 class Stage:
-    """One deployment on the emulator. What its functions call is kept in ``asked``."""
+    """One deployment on the emulator. Requests of its functions to AWS are recorded in ``asked``."""
 
     aws: Emulator
     prefix: str
@@ -97,7 +97,7 @@ class Stage:
     clock: Shifted = field(default_factory=Shifted)
 
     def at(self, shift_ms: int) -> None:
-        """From now on the functions' clock is so much ahead."""
+        """Sets the functions' clock ahead by this much."""
         self.clock.ahead_ms = shift_ms
 
     @property
@@ -142,7 +142,7 @@ class Stage:
         return answer["statusCode"], json.loads(text) if "json" in kind and text else text
 
     def calls(self) -> set[tuple[str, str, str]]:
-        """(service, operation, table or queue) of all that was asked; queues and tables without the prefix."""
+        """Returns (service, operation, table or queue) of all requests; queues and tables without the prefix."""
         found = set()
         for service, operation, params in self.asked:
             for name in _named(params):
@@ -175,13 +175,13 @@ class Cycle:
     def until(self, holds: Callable[[], object], *, within_s: float = 90.0) -> None:
         end_s = time.monotonic() + within_s
         while not holds():
-            assert time.monotonic() < end_s, "it has not come to that in time"
+            assert time.monotonic() < end_s, "the condition did not come true in time"
             self.turn()
             time.sleep(0.05)
 
 
 class Target:
-    """A service that somebody else owns: it answers, with 200 by default, and keeps what it was asked."""
+    """An outside service: answers with 200 by default and records its requests."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -315,7 +315,7 @@ def _forget() -> None:
 
 
 def _listen(stage: Stage) -> None:
-    """All clients of the functions: held to AWS's limits, and written down."""
+    """Holds all clients of the functions to AWS's limits and records their requests."""
     for client in (*stage.store._clients, planner._machines()):
         watch(client)
         service = client.meta.service_model.service_name

@@ -23,12 +23,12 @@ def _all(_record: Record) -> bool:
 
 @dataclass
 class Weather:
-    """At-least-once, from a seed: how likely a batch that went well comes again, at once or much later."""
+    """At-least-once delivery by seed: the likelihood that a batch is delivered again, at once or much later."""
 
     seed: int = 0
     again: float = 0.0
     shuffled: bool = False
-    """Of a standard queue: in any order."""
+    """Whether messages of a standard queue are shuffled."""
     _random: random.Random = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,7 +69,7 @@ class QueueMapping:
     invocations: int = 0
 
     def pump(self, *, batches_max: int = 100) -> int:
-        """Until the queue is empty; how many messages were done."""
+        """Delivers messages until the queue is empty. Returns how many were processed."""
         done = 0
         for _ in range(batches_max):
             answer = self.sqs.receive_message(
@@ -139,7 +139,7 @@ class StreamMapping:
     handler: Handler
     batch_max: int = 100
     retries_max: int = 3
-    """Then what failed goes to ``given_up``. AWS's own default is for ever."""
+    """After so many retries failed records go to ``given_up``. AWS retries for ever by default."""
     bisects: bool = True
     reports: bool = True
     """ReportBatchItemFailures: without it the function's answer is not looked at."""
@@ -150,7 +150,7 @@ class StreamMapping:
     _seen: dict[str, str] = field(default_factory=dict)
 
     def pump(self) -> int:
-        """All that is in the stream now; how many records were read."""
+        """Delivers everything that is in the stream now. Returns how many records were read."""
         read = 0
         for shard in self._shards():
             while batch := self._next(shard):
@@ -238,7 +238,7 @@ def _as_json(value: Any) -> Any:
 
 
 class _Context:
-    """What a function is told of itself; as much as Powertools asks for."""
+    """The context of a function, with the fields that Powertools reads."""
 
     function_name = "test"
     memory_limit_in_mb = 128

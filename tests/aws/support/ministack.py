@@ -54,7 +54,7 @@ class Emulator:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What boto3 needs to find it, and to find nothing else."""
+        """The environment in which boto3 finds this emulator and nothing else."""
         return environment(self.url)
 
 
@@ -103,7 +103,7 @@ def emulator(more: Mapping[str, str] | None = None, *, app: str = "ministack.app
 
 
 def _die_with_parent() -> None:
-    """Also a test run that is killed leaves no emulator behind."""
+    """Ends the emulator with its parent, so that a killed test run leaves none behind."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
@@ -123,7 +123,7 @@ def _wait_until_it_answers(url: str, process: subprocess.Popen[bytes], log: Path
 
 @cache
 def shared_emulator() -> Emulator:
-    """One for this whole process: it starts with the first test that needs it, and ends with the process."""
+    """Returns the emulator of this process: it starts with the first test that needs it and ends with the process."""
     stack = ExitStack()
     atexit.register(stack.close)
     return stack.enter_context(emulator())
@@ -184,7 +184,7 @@ def guarded_clients(url: str) -> Iterator[Clients]:
 
 
 def plain_client(service: str, url: str, config: Config | None = None) -> Any:
-    """A client of any service, held to AWS's limits too."""
+    """Returns a client of any service, held to AWS's limits too."""
     client = boto3.session.Session(
         aws_access_key_id="test", aws_secret_access_key="test", region_name="us-east-1"
     ).client(service, endpoint_url=url, config=config)

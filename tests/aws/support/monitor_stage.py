@@ -26,7 +26,7 @@ def with_users(store: Store) -> None:
 
 
 def alarms(queues: Queues) -> list[Alarm]:
-    """Takes all that ring by now."""
+    """Receives all alarms that are visible by now."""
     found = []
     while received := queues.receive(TICKS, messages_max=10):
         for message in received:
@@ -38,7 +38,7 @@ def alarms(queues: Queues) -> list[Alarm]:
 
 
 def offers(queues: Queues) -> list[dict[str, Any]]:
-    """Takes all that are offered by now."""
+    """Receives all offers that are visible by now."""
     found: list[dict[str, Any]] = []
     while received := queues.receive(OUTGOING, messages_max=10):
         found += [msgspec.json.decode(message.body) for message in received]

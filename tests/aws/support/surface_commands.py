@@ -1,4 +1,4 @@
-"""One story told to every command of the command line, on a store that the story of the routes has filled."""
+"""One script that runs every command of the command line, on a store that the script of the routes has filled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.shells.api.support.job_stage import AtlasWorld, job
 from tests.shells.cli.support.program import free_port
 
 LEASED = re.compile(r"\d+ runs of monitors are out \([^)]*\); ")
-"""Whether a lease has ended by then hangs on how fast the machine is."""
+"""Whether a lease has ended by then depends on the speed of the machine."""
 LONG_RUNNING = frozenset({"up", "worker", "simulator http", "simulator atlas"})
 """They run until they are stopped."""
 OF_THE_ENGINE = frozenset({"aws init", "backup"})
@@ -85,7 +85,7 @@ class Terminal:
         return line
 
     def mask(self, word: str) -> str:
-        """A name that no two tellings share."""
+        """Returns a name that differs between two runs of the script."""
         self._masks.append(word)
         return word
 

@@ -1,4 +1,4 @@
-"""One story told to every route, and what is compared of the answers on two engines."""
+"""One script that requests every route, and the comparison of its answers on two engines."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ SECRET = re.compile(r"pl_[0-9a-f]+_[0-9a-f]+|\bs[0-9a-f]{6,}\b|whsec_\S+|\b[0-9a
 VOLATILE = frozenset(
     {"cursor", "next_cursor", "file_bytes", "latency_ms", "seconds_since_turn", "next_due_in", "lease", "secret"}
 )
-"""Fields whose value no two tellings share."""
+"""Fields whose value differs between two runs of the script."""
 TIMES = 1_000_000_000
 """Numbers from here on are seconds or more since 1970."""
 BY_THE_MINUTE = frozenset({"windows", "parts", "worst"})
-"""Of what is ahead: which minutes something falls into hangs on when it is asked. Contract tests compare it."""
+"""Fields of the forecast: its minutes depend on the time of the request. Contract tests compare them."""
 OF_AN_ENGINE = frozenset({"dead_messages", "store", "schema"})
 """Fields in which an engine speaks of itself."""
 
 
 class Told(NamedTuple):
-    """What was asked, and the answer without what no two tellings share."""
+    """The request, and the answer without values that differ between two runs."""
 
     what: str
     status: int

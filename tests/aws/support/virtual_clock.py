@@ -24,7 +24,7 @@ FLAGS = "-O2 -UFAKE_STAT -UFAKE_UTIME -UFAKE_SLEEP -UFAKE_TIMERS -UFAKE_PTHREAD"
 
 
 class VirtualClock:
-    """Real time and a distance, which only grows."""
+    """A clock that is ahead of real time by an offset that only grows."""
 
     def __init__(self, folder: Path, *, start_ms: int) -> None:
         self._file = folder / "clock"
@@ -33,7 +33,7 @@ class VirtualClock:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs to live by it; its children have it from there."""
+        """The environment in which a process and its children use this clock."""
         return {
             "LD_PRELOAD": str(library()),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),

@@ -78,7 +78,7 @@ class BriefWorld(World):
     CHECK_EVERY, LOOK_EVERY = 10, 40
     REST_MS = (6 * SECOND_MS, 12 * SECOND_MS)
 
-    TESTS, ONLY = "tests/aws/test_world.py", "monitors"
+    TESTS, ONLY = "tests/aws/test_world.py", "monitors_have"
     set_back = 0
 
     def _jump(self) -> None:
@@ -159,17 +159,17 @@ class Rivals(Seeded):
 
 
 class RivalBatchWorld(Rivals, BriefBatchWorld):
-    """Two that plan and call the same."""
+    """Two daemons that plan and call the same batches."""
 
     ONLY = "in_between"
 
 
 class LaggingWorld(Rivals, BriefWorld):
-    """Its indexes lag until all comes to rest: what is due is seen late, and so this is another story."""
+    """A world whose indexes lag until it comes to rest: due entries are seen late, so its history differs."""
 
     ONLY = "lag"
     catch_up: Callable[[], None]
-    """Lets the indexes be as their tables are."""
+    """Brings the indexes up to date with their tables."""
 
     def _come_to_rest(self) -> None:
         self.catch_up()
@@ -177,7 +177,7 @@ class LaggingWorld(Rivals, BriefWorld):
 
 
 class Gap:
-    """The time between what an act has read and its first write: others may act then, and the write has to notice."""
+    """The time between the reads of an act and its first write: others may act then, and the write must notice."""
 
     def __init__(self, dynamodb: Any) -> None:
         self.peril: Callable[[str], None] = lambda _moment: None
@@ -210,7 +210,7 @@ class Gap:
 
 
 class Interrupted:
-    """A store whose acts have a gap."""
+    """A store that lets others act between its reads and writes."""
 
     ACTS = frozenset({"react", "commit", "claim", "take", "extend", "settle", "release"}) | frozenset(
         {"settle_and_claim", "make_extra_runs", "claim_calls", "settle_calls", "release_calls"}

@@ -97,7 +97,7 @@ class Stage:
                 "timeout": "1s",
                 "max_in_flight": most,
             }
-            # However often somebody who called is killed, or is too slow: it is not given up.
+            # The run is not given up, however often its caller is killed or is too slow.
             body |= {"retry": {"max_attempts": 20}}
             put_provider(self.store, VAULT, name, json.dumps(body).encode(), now_ms=now_ms())
 
@@ -124,7 +124,7 @@ class Stage:
     # -- what came of it
 
     def calls(self) -> list[CallRun]:
-        """In due order."""
+        """Returns the runs in due order."""
         found: list[CallRun] = []
         for day in self.store.days(get_batch(self.store, "b"), before=None, limit=10):
             page, more = self.store.day_runs(day, state=None, provider=None, after=0, limit=1_000)
@@ -136,7 +136,7 @@ class Stage:
         return {key_of(run) for run in self.calls() if run.state == "done"}
 
     def runs(self, owner: str, monitor_id: str) -> list[Run]:
-        """In due order."""
+        """Returns the runs in due order."""
         monitor = self.store.monitor(owner, monitor_id)
         assert monitor is not None
         return self.store.monitor_runs(monitor, before=None, limit=1_000, now_ms=now_ms())[::-1]
@@ -182,7 +182,7 @@ class Stage:
 
 
 class Processes:
-    """Some of each kind at once. Whatever the test did to them, they are gone afterwards."""
+    """Runs some processes of each kind; all of them are ended afterwards."""
 
     def __init__(self, stage: Stage, *, up: Sequence[int] = (), workers: int = 0) -> None:
         """``up``: the ports on which one answers."""
@@ -193,7 +193,7 @@ class Processes:
         self.start(kinds)
 
     def kill(self, count: int) -> list[Kind]:
-        """With ``kill -9``, those that run for the longest time; says what they were."""
+        """Kills the longest-running processes with ``kill -9``. Returns their kinds."""
         killed, self._running = self._running[:count], self._running[count:]
         for _, process in killed:
             process.send_signal(signal.SIGKILL)
@@ -244,7 +244,7 @@ class Editor:
         self._thread.join(30)
 
     def _edit(self) -> None:
-        """Who is not answered asks the next one, as a client does that knows two addresses; each name is used once."""
+        """Tries the next address after a lost answer, as a client with two addresses does; each name is used once."""
         for number in itertools.count():
             if self._ended.wait(0.05):
                 return
@@ -258,7 +258,7 @@ class Editor:
 
     def _acknowledged(self, answer: tuple[int, Any] | None, status: int) -> bool:
         self.unanswered += answer is None
-        # Also what is there to say that a store is out of reach for a moment is an answer, and no promise.
+        # An answer that the store is unavailable for a moment is an answer, but acknowledges nothing.
         return answer is not None and answer[0] == status
 
 

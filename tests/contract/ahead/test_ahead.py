@@ -117,7 +117,7 @@ def test_one_user_sees_their_own_firings_alone(store: Store) -> None:
     assert told(store, owner="ben").windows[0].busiest.capacity == PLACES.checks_of_one * 60
 
 
-def test_monitors_that_were_there_before_the_counts_are_counted_once(store: Store, other: Store) -> None:
+def test_monitors_from_before_the_counts_existed_are_counted_once(store: Store, other: Store) -> None:
     names = [f"m{number}" for number in range(14)]
     put(store, *names)
     for found in [*CADENCES.walk(store)]:

@@ -54,7 +54,7 @@ def test_each_record_is_judged_by_itself_and_in_order(store: Store) -> None:
     assert store.put_records(batch, [], now_ms=T0_MS) == []
 
 
-def test_options_of_a_record_are_kept_and_a_change_of_them_replaces_it(store: Store) -> None:
+def test_record_with_changed_options_is_replaced(store: Store) -> None:
     batch = put_batch(store)
     plain, templated = (
         RecordSpec("r", "a", "/{date}"),
@@ -68,7 +68,7 @@ def test_options_of_a_record_are_kept_and_a_change_of_them_replaces_it(store: St
     assert store.record(batch, "r") == plain
 
 
-def test_records_of_two_batches_do_not_meet(store: Store) -> None:
+def test_records_of_two_batches_are_kept_apart(store: Store) -> None:
     put_records(store, {"r": "a"}, batch="x")
     batch = put_records(store, {"s": "a"}, batch="x-1")
     assert [record.id for record in store.find_records(batch, after="", limit=10)[0]] == ["s"]
@@ -81,7 +81,7 @@ def test_records_are_listed_in_order_of_their_ids_in_pages(store: Store) -> None
     assert [record.id for record in store.find_records(batch, after="r2", limit=2)[0]] == ["r3"]
 
 
-def test_a_removed_record_is_gone_and_comes_back_as_created(store: Store) -> None:
+def test_record_put_after_its_removal_is_created(store: Store) -> None:
     batch = put_records(store, {"r": "a"})
     assert store.remove_record(batch, "r") is True
     assert store.remove_record(batch, "r") is False
@@ -93,7 +93,7 @@ def test_a_removed_record_is_gone_and_comes_back_as_created(store: Store) -> Non
 
 @pytest.mark.parametrize("beside", [{}, {"early": "b"}])
 def test_newcomers_of_one_put_come_in_the_order_of_the_put(store: Store, beside: dict[str, str]) -> None:
-    """Also beside one that is there already."""
+    """Holds beside an existing record, too."""
     batch = put_records(store, {"early": "a"})
     store.open_day(batch, "2026-09-22", start_ms=T0_MS, end_ms=T0_MS + DAY_MS)
     names = ["r8", "r11", "b", "z", "a"]
@@ -113,7 +113,7 @@ def test_records_are_newcomers_only_while_a_day_is_on(store: Store, providers: t
     assert [newcomer.provider for newcomer in store.late_records(batch, limit=10)] == [providers[0]]
     comes = [RecordSpec("off", "a"), RecordSpec("early", "b", "/new")]
     store.put_records(batch, comes, now_ms=T0_MS + 1)
-    assert len(store.late_records(batch, limit=10)) == 3, "what woke up or moved to another provider too"
+    assert len(store.late_records(batch, limit=10)) == 3, "records that became active or changed their provider, too"
     assert len(store.late_records(batch, limit=2)) == 2
     assert len(store.late_order(batch).records) == 3
     store.remove_record(batch, "late")

@@ -1,4 +1,4 @@
-"""Retention of batches' runs, their counts, and what the store finds wrong with itself."""
+"""Retention of batches' runs, their counts, and what ``check`` finds."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def stage(store: Store, records: int = 6) -> tuple[Batch, Day]:
 
 
 def settle(store: Store, *, failed: frozenset[str] = frozenset()) -> int:
-    """Lets every run of the day end on time, one after the other; how many did."""
+    """Ends every run of the day on time, one after the other. Returns how many ended."""
     ended = 0
     for _ in range(1_000):
         now_ms = store.next_call_ms()
@@ -104,7 +104,7 @@ def test_purge_does_not_change_when_a_run_that_still_waits_may_start(store: Stor
     assert (store.next_call_ms(), store.status().call_start_ms) == before == (out.lease_until_ms, out.lease_until_ms)
 
 
-def test_dead_letters_are_kept_longer(store: Store) -> None:
+def test_dead_letters_are_kept_longer_than_other_runs(store: Store) -> None:
     _, day = stage(store)
     settle(store, failed=frozenset({"r1", "r4"}))
     assert walk(store, now_ms=END_MS + 8 * DAY_MS).runs_deleted == 4
@@ -122,7 +122,7 @@ def test_a_discarded_dead_letter_is_kept_no_longer_than_any_other_run(store: Sto
     assert walk(store, now_ms=END_MS + 8 * DAY_MS).runs_deleted == 6
 
 
-def test_a_removed_record_stays_while_a_run_names_it_and_then_goes(store: Store) -> None:
+def test_removed_record_is_purged_together_with_the_last_run_that_names_it(store: Store) -> None:
     batch, _ = stage(store)
     settle(store)
     assert store.remove_record(batch, "r2")
@@ -141,7 +141,7 @@ def test_promise_5_record_removed_and_created_again_on_one_day_runs_once_even_af
     assert plan_day(store, batch, DATE, now_ms=END_MS - 1).enqueued == 0
 
 
-def test_the_status_counts_batches(store: Store) -> None:
+def test_status_counts_providers_batches_calls_and_dead_letters(store: Store) -> None:
     stage(store)
     status = store.status()
     assert (status.providers, status.batches, status.calls_waiting, status.calls_aside) == (1, 1, 6, 0)

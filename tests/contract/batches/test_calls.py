@@ -29,7 +29,7 @@ from tests.contract.support.call_stage import (
 from tests.contract.support.stage import DAY_MS, HOUR_MS, MINUTE_MS, T0_MS
 
 
-def test_a_claim_tells_all_that_a_call_needs(store: Store) -> None:
+def test_claimed_call_has_everything_needed_to_make_it(store: Store) -> None:
     number = provide(store, "a")
     plan(store, make_batch(store), {"r": T0_MS})
     assert store.next_call_ms() == T0_MS
@@ -61,7 +61,7 @@ def test_promise_6_calls_of_a_provider_start_one_at_a_time_and_in_due_order(stor
     assert seen == ["r0", "r1", "r2", "r3", "r4"]
 
 
-def test_promise_6_no_more_than_max_in_flight_are_out_and_first_starts_are_in_order(store: Store) -> None:
+def test_promise_6_calls_in_flight_never_exceed_max_in_flight_and_first_starts_are_in_order(store: Store) -> None:
     provide(store, "a", max_in_flight=3)
     plan(store, make_batch(store), every(10, 6))
     first = claim(store, T0_MS + 100)
@@ -90,7 +90,7 @@ def test_a_claim_is_bounded_and_providers_do_not_wait_for_each_other(store: Stor
 def test_promise_13_claim_is_shared_evenly_by_wide_providers_and_unused_places_go_to_others(
     store: Store, turns: tuple[str, str]
 ) -> None:
-    """Whichever stands first: by name, by number or by time."""
+    """Holds for any order of the two providers: by name, by number or by time."""
     first, second = turns
     numbers = {name: provide(store, name, max_in_flight=20) for name in turns}
     batch = make_batch(store)
@@ -185,7 +185,7 @@ def test_promise_5_the_same_settlement_twice_in_one_act_counts_once(store: Store
     assert run_of(store, "r0").state == "done"
 
 
-def test_settling_and_claiming_in_one_act_is_the_same_as_one_after_the_other(store: Store) -> None:
+def test_settle_and_claim_in_one_transaction_starts_the_next_run(store: Store) -> None:
     provide(store, "a")
     plan(store, make_batch(store), every(10, 3))
     calls = claim(store, T0_MS + 20)
@@ -211,7 +211,7 @@ def test_a_run_given_back_has_lost_neither_its_place_nor_an_attempt(store: Store
     assert (fourth.attempt, fourth.lost) == (2, True)
 
 
-def test_a_paused_provider_starts_nothing_and_settles_what_is_out(store: Store) -> None:
+def test_paused_provider_starts_nothing_and_settles_calls_in_flight(store: Store) -> None:
     provide(store, "a")
     plan(store, make_batch(store), every(10, 2))
     (call,) = claim(store)
@@ -265,7 +265,7 @@ def test_retry_after_closes_the_provider_and_not_only_the_run(store: Store) -> N
     assert names(claim(store, closed_ms))[0] == "r0"
 
 
-def test_after_bad_calls_the_breaker_opens_and_a_single_probe_closes_it(store: Store) -> None:
+def test_breaker_opens_after_bad_calls_and_closes_after_a_single_probe(store: Store) -> None:
     provide(store, "a", max_in_flight=5, breaker=BreakerSpec(failures=2, open_for="10s"))
     plan(store, make_batch(store), every(1, 20))
     calls = claim(store, T0_MS + 30)
@@ -283,7 +283,7 @@ def test_after_bad_calls_the_breaker_opens_and_a_single_probe_closes_it(store: S
     assert len([call for later_ms in range(10) for call in claim(store, T0_MS + 10_300 + later_ms)]) == 5
 
 
-def test_a_lane_counts_no_time_before_the_end_of_its_last_call_as_idle(store: Store) -> None:
+def test_idle_time_of_a_provider_counts_from_the_end_of_its_last_call(store: Store) -> None:
     number = provide(store, "a")
     plan(store, make_batch(store), {"r": T0_MS, "s": T0_MS + DAY_MS // 2})
     (call,) = claim(store, T0_MS)
@@ -304,7 +304,7 @@ def test_the_rate_holds_across_claims_and_survives_reopening(store_factory: Open
     assert min(later - earlier for earlier, later in pairwise(starts)) >= 400
 
 
-def test_after_the_clock_was_set_back_nothing_waits_for_the_old_time(store: Store) -> None:
+def test_calls_do_not_wait_for_the_old_time_after_the_clock_was_set_back(store: Store) -> None:
     provide(store, "a", rate="1/1s")
     provide(store, "b")
     batch = make_batch(store)
@@ -326,8 +326,8 @@ def test_after_the_clock_was_set_back_nothing_waits_for_the_old_time(store: Stor
     assert "r0" in found
 
 
-def test_a_retry_does_not_wait_until_it_is_due_once_more_on_a_clock_that_was_set_back(store: Store) -> None:
-    """Also behind one that ended: what was tried before is looked at when it may be tried again."""
+def test_retry_starts_before_its_due_time_comes_again_after_the_clock_was_set_back(store: Store) -> None:
+    """Holds behind an ended run, too: a retry is looked at when it may be tried again."""
     provide(store, "a", max_in_flight=2)
     plan(store, make_batch(store), every(10, 2))
     first, second = claim(store, T0_MS + 10)

@@ -66,7 +66,7 @@ def test_the_order_of_a_plan_has_the_active_records_by_provider_and_place(store:
     assert order.begin == 0
 
 
-def test_the_order_begins_where_the_cursor_stands_also_if_its_record_is_gone(store: Store, batch: Batch) -> None:
+def test_plan_order_continues_at_its_cursor_even_if_the_record_there_was_removed(store: Store, batch: Batch) -> None:
     order = store.plan_order(batch, None)
     third = order.turns[2]
     provider = order.providers[0][0] if third < order.providers[0][1] else order.providers[1][0]
@@ -90,7 +90,7 @@ def test_page_of_records_is_enqueued_once_however_often_it_is_sent(store: Store,
     assert [due_ms for due_ms, _ in due_runs(store)] == [T0_MS + 1, T0_MS + 2, T0_MS + 3], "the first time stays"
 
 
-def test_a_lost_page_changes_nothing(store: Store, batch: Batch) -> None:
+def test_page_planned_from_a_stale_cursor_changes_nothing(store: Store, batch: Batch) -> None:
     day = opened(store, batch)
     assert store.plan_page(day, placements((1, 1, T0_MS)), cursor=(1, 1), skipped=NONE, now_ms=T0_MS).won
     late = placements((2, 2, T0_MS))
@@ -125,7 +125,7 @@ def test_two_runs_of_a_provider_never_share_a_millisecond(store: Store, batch: B
     assert store.taken(2, from_ms=T0_MS, to_ms=T0_MS + DAY_MS, limit=10) == [T0_MS + 5]
 
 
-def test_a_run_does_not_take_the_millisecond_of_one_that_ended(store: Store, batch: Batch) -> None:
+def test_run_is_not_planned_into_the_millisecond_of_an_ended_run(store: Store, batch: Batch) -> None:
     day = opened(store, batch)
     missed = placements((1, 1, T0_MS + 5))
     store.plan_page(day, NONE, cursor=(1, 1), skipped=missed, now_ms=T0_MS + 9)
@@ -134,7 +134,7 @@ def test_a_run_does_not_take_the_millisecond_of_one_that_ended(store: Store, bat
     assert store.taken(1, from_ms=T0_MS, to_ms=T0_MS + DAY_MS, limit=10) == [T0_MS + 6]
 
 
-def test_hundreds_of_runs_in_one_millisecond_find_free_ones_beside_hundreds(store: Store) -> None:
+def test_hundreds_of_runs_due_in_one_millisecond_move_to_the_next_free_ones(store: Store) -> None:
     put_provider(store, "a")
     batch = put_records(store, {f"r{number:03}": "a" for number in range(700)})
     for date in ("2026-09-22", "2026-09-23"):
@@ -156,7 +156,7 @@ def test_planning_wakes_the_provider_at_its_first_run(store: Store, batch: Batch
     assert store.next_call_ms() == T0_MS + MINUTE_MS, "what comes later does not put it off"
 
 
-def test_a_day_is_closed_only_by_who_saw_its_last_page(store: Store, other: Store, batch: Batch) -> None:
+def test_day_is_closed_only_by_a_planner_that_has_seen_its_last_page(store: Store, other: Store, batch: Batch) -> None:
     day = opened(store, batch)
     store.plan_page(day, placements((1, 1, T0_MS)), cursor=(1, 1), skipped=NONE, now_ms=T0_MS)
     assert other.close_day(day) is False
@@ -200,7 +200,7 @@ def test_a_plan_has_each_record_once(store: Store, other: Store, batch: Batch) -
 
 
 @pytest.mark.parametrize("missed", ["skip", "once"])
-def test_seed_s_own_day_is_planned_with_its_own_ids(store: Store, missed: str) -> None:
+def test_day_before_2026_is_planned_with_its_own_ids(store: Store, missed: str) -> None:
     put_provider(store, "provA")
     put_provider(store, "provB")
     batch = put_batch(store, missed=missed)

@@ -1,4 +1,4 @@
-"""Dead letters: listed, put back once, in order and paced, or let go."""
+"""Dead letters: listed, redriven once, in order and at a pace, or discarded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch is deleted whole, in bounded passes: nothing more starts, and what is out comes to its end."""
+"""A batch is deleted completely, in bounded passes: no run starts any more, and runs in flight end first."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_deleted_batch_takes_its_records_days_runs_and_dead_letters_with_it(stor
     assert names(claim(store, T0_MS + 500)) == ["kept"]
 
 
-def test_nothing_of_a_batch_that_is_being_deleted_starts_is_put_or_is_planned(store: Store) -> None:
+def test_batch_that_is_being_deleted_starts_no_run_and_refuses_puts_and_plans(store: Store) -> None:
     batch = scene(store)
     before = marked(store)
     assert before.deleting is not None
@@ -92,7 +92,7 @@ def test_page_that_comes_after_its_day_was_deleted_makes_no_run(store: Store) ->
     assert store.verify() == []
 
 
-def test_run_that_is_out_comes_to_its_end_before_it_is_deleted(store: Store) -> None:
+def test_run_in_flight_ends_before_it_is_deleted(store: Store) -> None:
     provide(store, "a")
     batch = make_batch(store)
     plan(store, batch, every(10, 3))
@@ -108,7 +108,7 @@ def test_run_that_is_out_comes_to_its_end_before_it_is_deleted(store: Store) -> 
     assert store.verify() == []
 
 
-def test_passes_are_bounded_and_tell_how_far_they_are(store: Store) -> None:
+def test_deletion_passes_are_bounded_and_record_their_progress(store: Store) -> None:
     provide(store, "a")
     batch = make_batch(store)
     plan(store, batch, every(10, 7))
@@ -124,7 +124,7 @@ def test_passes_are_bounded_and_tell_how_far_they_are(store: Store) -> None:
     assert store.verify() == []
 
 
-def test_batch_of_the_same_name_is_a_new_one(store: Store) -> None:
+def test_batch_with_the_name_of_a_deleted_batch_is_new(store: Store) -> None:
     batch = scene(store)
     marked(store)
     delete_all(store, now_ms=LATER_MS + LEASE_MS)

@@ -158,7 +158,7 @@ def test_follower_of_a_record_without_a_run_is_skipped_with_the_reason(store: St
     assert (run.state, run.reason) == ("skipped", "'nobody', which comes first, has no run on this day")
 
 
-def test_two_that_wait_for_each_other_end_with_a_reason(store: Store) -> None:
+def test_two_records_that_wait_for_each_other_are_skipped_with_a_reason(store: Store) -> None:
     """An import refuses them; two imports at the same moment may not see each other."""
     batch = scene(store)
     store.put_records(batch, [RecordSpec("first", "a", options=RecordOptions(after="second"))], now_ms=T0_MS)
@@ -174,7 +174,7 @@ def test_two_that_wait_for_each_other_end_with_a_reason(store: Store) -> None:
     assert store.verify() == []
 
 
-def test_record_after_nobody_or_after_itself_is_refused_by_name(store: Store) -> None:
+def test_record_after_a_missing_record_or_in_a_cycle_is_refused(store: Store) -> None:
     put_provider(store, "a")
     batch = put_batch(store)
     assert put(store, batch, ("x", "a", {"after": "nobody"}), ("y", "a", {"after": "y"})) == ["refused"] * 2

@@ -37,13 +37,13 @@ def test_a_provider_is_created_replaced_or_left_as_it_is(store: Store, other: St
 
 
 @pytest.mark.parametrize(("seen", "disposition"), [(0, "revision_mismatch"), (1, "revision_mismatch"), (2, "replaced")])
-def test_a_put_states_the_revision_it_has_seen(store: Store, seen: int, disposition: str) -> None:
+def test_provider_put_with_another_revision_is_refused(store: Store, seen: int, disposition: str) -> None:
     put(store, SPEC)
     put(store, edited(rate="5/1s"))
     assert put(store, edited(rate="6/1s"), seen=seen).disposition == disposition
 
 
-def test_a_put_may_insist_that_there_is_none_yet(store: Store) -> None:
+def test_provider_put_with_expected_revision_0_only_creates(store: Store) -> None:
     assert put(store, SPEC, seen=3).disposition == "revision_mismatch"
     assert store.provider("a") is None
     assert put(store, SPEC, seen=0).disposition == "created"
@@ -63,7 +63,7 @@ def test_a_provider_is_removed_only_when_nothing_needs_it(store: Store) -> None:
     assert store.remove_provider("a") == "in_use"
     plan(store, batch)
     assert store.remove_record(batch, "r")
-    assert store.remove_provider("a") == "in_use", "a run of it has not ended"
+    assert store.remove_provider("a") == "in_use", "one of its runs has not ended"
     assert store.claim_calls(now_ms=T0_MS + DAY_MS, runs_max=10, lease_ms=LEASE_MS) == []
     assert store.remove_provider("a") == "removed"
     assert store.provider("a") is None
@@ -99,7 +99,7 @@ def test_records_cannot_name_a_removed_provider(store: Store) -> None:
     assert store.put_records(batch, [RecordSpec("r", "a")], now_ms=T0_MS) == ["no_provider"]
 
 
-def test_a_pause_by_another_handle_counts_at_the_next_claim(store: Store, other: Store) -> None:
+def test_provider_paused_by_another_process_starts_nothing_at_the_next_claim(store: Store, other: Store) -> None:
     put_provider(store, "a", max_in_flight=10)
     plan(store, put_records(store, {"r": "a", "s": "a", "t": "a"}))
     first_ms, second_ms, third_ms = (due_ms for due_ms, _ in due_runs(store))
@@ -115,7 +115,7 @@ def test_a_pause_by_another_handle_counts_at_the_next_claim(store: Store, other:
     assert len(set(claimed)) == 2, "a resumed provider goes on"
 
 
-def test_a_standing_tells_what_waits_and_what_is_out(store: Store) -> None:
+def test_provider_standing_counts_waiting_runs_and_calls_in_flight(store: Store) -> None:
     put_provider(store, "a")
     provider = store.provider("a")
     assert provider is not None

@@ -51,7 +51,7 @@ def planned(store: Store, batch: Batch, *, date: str = DATE, start_ms: int = T0_
 
 
 def end(store: Store, states: list[CallState], *, start_ms: int = T0_MS) -> None:
-    """The first runs of the day end so, one after the other in due order; retry stays open."""
+    """Ends the first runs of the day with these states, one after the other in due order; retry stays open."""
     for index, state in enumerate(states):
         now_ms = start_ms + index * MINUTE_MS
         (call,) = store.claim_calls(now_ms=now_ms, runs_max=100, lease_ms=LEASE_MS)
@@ -95,7 +95,7 @@ def test_a_day_is_counted_by_provider_and_state(store: Store, batch: Batch) -> N
     }
 
 
-def test_the_counts_are_those_of_the_runs(store: Store, batch: Batch) -> None:
+def test_counts_of_a_day_equal_the_states_of_its_runs(store: Store, batch: Batch) -> None:
     day = planned(store, batch)
     end(store, ["done", "skipped", "unknown"])
     (call,) = store.claim_calls(now_ms=T0_MS + 3 * MINUTE_MS, runs_max=1, lease_ms=LEASE_MS)
@@ -106,7 +106,7 @@ def test_the_counts_are_those_of_the_runs(store: Store, batch: Batch) -> None:
     assert store.release_calls([(call.handle, call.attempt)], now_ms=T0_MS + 3 * MINUTE_MS) == [True]
 
 
-def test_another_day_is_not_counted_in(store: Store, batch: Batch) -> None:
+def test_counts_of_a_day_leave_out_other_days(store: Store, batch: Batch) -> None:
     first = planned(store, batch)
     end(store, ["done"])
     second = planned(store, batch, date="2026-09-22", start_ms=T0_MS + DAY_MS)
@@ -125,14 +125,14 @@ def test_due_times_come_in_order_with_their_providers_ended_or_not(store: Store,
 
 
 @pytest.mark.parametrize("limit", [1, 3, RECORDS, 100])
-def test_pages_hold_each_run_once(store: Store, batch: Batch, limit: int) -> None:
+def test_pages_of_a_day_hold_each_run_once(store: Store, batch: Batch, limit: int) -> None:
     day = planned(store, batch)
     runs = all_runs(store, day, limit=limit)
     assert [run.record for run in runs] == [f"r{i:02}" for i in range(RECORDS)]
     assert {(run.batch, run.date) for run in runs} == {("daily", DATE)}
 
 
-def test_a_full_last_page_is_the_last(store: Store, batch: Batch) -> None:
+def test_full_last_page_of_runs_has_no_following_page(store: Store, batch: Batch) -> None:
     day = planned(store, batch)
     page, following = store.day_runs(day, state=None, provider=None, after=0, limit=RECORDS)
     assert (len(page), following) == (RECORDS, None)
@@ -140,7 +140,7 @@ def test_a_full_last_page_is_the_last(store: Store, batch: Batch) -> None:
     assert (len(page), following) == (RECORDS // 2, None)
 
 
-def test_pages_can_be_of_one_state_and_one_provider(store: Store, batch: Batch) -> None:
+def test_runs_of_a_day_are_filtered_by_state_and_provider(store: Store, batch: Batch) -> None:
     day = planned(store, batch)
     end(store, ["done", "failed", "done"])
     assert [run.state for run in all_runs(store, day, limit=1, state="done")] == ["done", "done"]
@@ -150,7 +150,7 @@ def test_pages_can_be_of_one_state_and_one_provider(store: Store, batch: Batch) 
     assert store.day_runs(day, state=None, provider="nobody", after=0, limit=100) == ([], None)
 
 
-def test_a_run_tells_all_that_came_of_it(store: Store, batch: Batch) -> None:
+def test_run_shows_its_outcome_times_and_payload(store: Store, batch: Batch) -> None:
     day = planned(store, batch)
     end(store, ["failed", "retry"])
     (failed,) = all_runs(store, day, limit=100, state="failed")
@@ -163,7 +163,7 @@ def test_a_run_tells_all_that_came_of_it(store: Store, batch: Batch) -> None:
     assert (retry.until_ms, retry.reason, retry.dead) == (T0_MS + 100 * DAY_MS, "it is retry", False)
 
 
-def test_a_run_that_is_out_tells_until_when(store: Store, batch: Batch) -> None:
+def test_run_in_flight_shows_the_end_of_its_lease(store: Store, batch: Batch) -> None:
     day = planned(store, batch)
     (call,) = store.claim_calls(now_ms=T0_MS, runs_max=1, lease_ms=LEASE_MS)
     run = store.find_call_run("daily", call.record, day.date)
@@ -171,7 +171,7 @@ def test_a_run_that_is_out_tells_until_when(store: Store, batch: Batch) -> None:
     assert (run.state, run.attempt, run.until_ms) == ("out", 1, call.lease_until_ms)
 
 
-def test_a_run_of_a_paused_batch_steps_aside_with_its_reason(store: Store, batch: Batch) -> None:
+def test_run_of_a_paused_batch_is_set_aside_with_a_reason(store: Store, batch: Batch) -> None:
     day = planned(store, batch)
     store.put_batch("daily", BatchSpec(paused=True), expected_revision=None, now_ms=T0_MS)
     assert store.claim_calls(now_ms=T0_MS, runs_max=100, lease_ms=LEASE_MS) == []

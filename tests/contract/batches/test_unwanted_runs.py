@@ -1,4 +1,4 @@
-"""Runs that are not to start where they stand: their record or batch has changed since the day was planned."""
+"""Runs that must not start as planned, because their record or batch has changed since."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.contract.support.stage import DAY_MS, HOUR_MS, MINUTE_MS, T0_MS
 
 
 @pytest.mark.parametrize("change", ["deleted", "inactive"])
-def test_a_record_that_is_gone_does_not_run_today_either(store: Store, change: str) -> None:
+def test_runs_of_a_deleted_or_inactive_record_are_skipped_on_the_same_day(store: Store, change: str) -> None:
     provide(store, "a")
     batch = make_batch(store)
     plan(store, batch, every(10, 3))
@@ -104,7 +104,7 @@ def test_the_newest_definition_of_a_record_is_called(store: Store) -> None:
     assert (call.endpoint, call.body) == ("/new", '{"n": 2}')
 
 
-def test_a_paused_batch_steps_aside_for_others_and_comes_back_in_its_place(store: Store) -> None:
+def test_runs_of_a_paused_batch_let_others_pass_and_return_to_their_place(store: Store) -> None:
     provide(store, "a")
     batch = make_batch(store)
     plan(store, batch, every(10, 3))
@@ -114,7 +114,7 @@ def test_a_paused_batch_steps_aside_for_others_and_comes_back_in_its_place(store
     run = run_of(store, "r0")
     assert (run.state, bool(run.reason)) == ("aside", True)
     make_batch(store)
-    # What returns is due before the run that is out, and still waits for it.
+    # The returned run is due before the run in flight, and still waits for it.
     assert claim(store, T0_MS + 30) == []
     assert settle(store, calls[0], now_ms=T0_MS + 40)
     seen = []

@@ -38,7 +38,7 @@ def take(
     return store.claim_for_worker(provider, now_ms=now_ms, runs_max=runs_max, lease_ms=LEASE_MS, run=run)
 
 
-def test_a_worker_s_claim_tells_all_of_the_run_and_its_lease_lasts_as_long_as_asked(store: Store) -> None:
+def test_worker_gets_the_whole_run_with_a_lease_of_the_requested_length(store: Store) -> None:
     number = work_at(store)
     plan(store, make_batch(store), {"r": T0_MS})
     assert store.next_for_worker_ms(number) == T0_MS
@@ -134,7 +134,7 @@ def test_promise_10_a_worker_that_vanished_gives_its_run_back_and_settles_nothin
 
 
 @pytest.mark.parametrize("by_ms", [LEASE_MS // 2, 10 * LEASE_MS], ids=["sooner", "later"])
-def test_an_extended_lease_ends_when_it_was_moved_to(store: Store, by_ms: int) -> None:
+def test_extended_lease_of_a_worker_ends_at_its_new_time(store: Store, by_ms: int) -> None:
     number = work_at(store)
     plan(store, make_batch(store), every(10, 1))
     (call,) = take(store, number)
@@ -162,7 +162,7 @@ def test_a_dead_letter_of_a_worker_is_redriven_to_workers(store: Store) -> None:
     assert (again.record, again.attempt, again.lost) == ("r0", 1, False)
 
 
-def test_a_paused_outgoing_provider_hands_out_nothing_and_settles_what_is_out(store: Store) -> None:
+def test_paused_outgoing_provider_hands_out_nothing_and_settles_claimed_runs(store: Store) -> None:
     number = work_at(store)
     plan(store, make_batch(store), every(10, 2))
     (call,) = take(store, number)
@@ -192,13 +192,13 @@ def test_promise_7_a_resumed_outgoing_provider_catches_up_at_a_pace(store: Store
     assert sum(gap < apart_ms // 4 for gap in gaps) <= 1
 
 
-def test_what_waits_is_claimed_by_the_new_kind_once_a_provider_has_another(store: Store, other: Store) -> None:
+def test_waiting_runs_are_claimed_by_workers_once_their_provider_became_outgoing(store: Store, other: Store) -> None:
     number = provide(store, "a")
     plan(store, make_batch(store), every(10, 3))
     (call,) = claim(store, T0_MS + 100)
     assert claim(other, T0_MS + 101) == []
     work_at(store)
-    # What is out stays with the one who has it, and keeps its place.
+    # A run in flight stays with its claimer and keeps its place.
     assert take(store, number, T0_MS + 110) == []
     assert claim(store, T0_MS + 110) == claim(other, T0_MS + 110) == []
     assert settle(store, call, now_ms=T0_MS + 120)
@@ -211,7 +211,7 @@ def test_what_waits_is_claimed_by_the_new_kind_once_a_provider_has_another(store
     assert names(claim(store, T0_MS + 160)) == ["r2"]
 
 
-def test_a_run_out_at_a_change_of_kind_comes_back_to_the_new_kind_as_lost(store: Store) -> None:
+def test_run_in_flight_while_its_provider_became_outgoing_goes_to_a_worker_as_lost(store: Store) -> None:
     number = provide(store, "a")
     plan(store, make_batch(store), every(10, 1))
     (call,) = claim(store)

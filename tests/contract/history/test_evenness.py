@@ -36,7 +36,7 @@ def plan_a_day(store: Store) -> None:
 
 
 def catch_up(store: Store) -> int:
-    """For half a day nobody makes calls, and then somebody for four hours. Returns the time at the end."""
+    """Makes no calls for half a day, then calls for four hours. Returns the time at the end."""
     now_ms = T0_MS + 22 * HOUR_MS
     for _ in range(ROUNDS_MAX):
         for call in claim(store, now_ms):
@@ -49,7 +49,7 @@ def catch_up(store: Store) -> int:
 
 
 def one_after_the_other(counts: Sequence[int]) -> list[array[int]]:
-    """A plan that knows no spread: each provider has a stretch of the day."""
+    """A plan without spreading: each provider gets one stretch of the day."""
     slots = iter(range(sum(counts)))
     return [array("I", [next(slots) for _ in range(count)]) for count in counts]
 

@@ -1,4 +1,4 @@
-"""Fair: ``verify`` says so of a store that gives turns, and notices one that does not, from what is stored."""
+"""Fairness: ``verify`` passes a store that gives turns and notices one that does not, from stored facts alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fairness(store: Store, *, now_ms: int) -> Verdict:
 
 
 def first_takes_all(self: Seats, wishes: Sequence[Wish]) -> list[int]:
-    """A claim that knows no turns: whoever comes first by name takes what there is."""
+    """A claim that ignores turns: the first owner by name gets everything."""
     left, shares = self.room, dict.fromkeys([wish.owner for wish in wishes], 0)
     for owner, wanted in sorted(wishes):
         shares[owner] = min(left, wanted)
@@ -49,7 +49,7 @@ def test_claim_that_ignores_turns_is_noticed(store: Store, monkeypatch: pytest.M
     assert "bob/m0#4@0 waited, its owner had nothing out, and ann started" in verdict.smallest.says
 
 
-def test_user_who_was_disabled_meanwhile_was_not_treated_unfairly(store: Store) -> None:
+def test_wait_of_a_disabled_user_is_not_unfair(store: Store) -> None:
     store.add_user(user("bob"))
     access.edit_user(store, "bob", UserEdit(disabled=True), now_ms=T0_MS)
     now_ms = live(store)

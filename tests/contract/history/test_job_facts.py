@@ -59,7 +59,7 @@ def test_use_beyond_the_daily_credits_is_noticed_unless_they_were_lowered_by_an_
     assert broken(store) == set()
 
 
-def test_limit_of_an_account_that_nobody_declared_is_noticed(store: Store) -> None:
+def test_undeclared_limit_of_an_account_is_noticed(store: Store) -> None:
     for concurrent in (10, 5):
         put_account_spec(store, "lab", AccountSpec(concurrent=concurrent))
     assert broken(store) == set()

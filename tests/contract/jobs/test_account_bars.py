@@ -32,7 +32,7 @@ def read(store: Store, figure: int, *, booked: int = 0, asked_ms: int = T0_MS) -
     assert store.sync_account("lab", [("balance", Reading(asked_ms, figure, booked))], now_ms=asked_ms)
 
 
-def test_a_balance_is_known_once_ripe_has_told_it_and_holds_count_against_it(store: Store) -> None:
+def test_balance_is_known_once_ripe_has_reported_it_and_reservations_reduce_it(store: Store) -> None:
     key = add_account(store)
     admitted(store, 3)
     first = send(store, key)
@@ -72,7 +72,7 @@ def test_send_short_of_the_balance_and_of_a_meter_names_the_balance(store: Store
     assert begin_short(store, key).meter == "account/lab/concurrent"
 
 
-def test_a_refusal_for_want_of_credits_is_kept_as_the_balance_and_not_as_the_days_credits(store: Store) -> None:
+def test_refusal_for_lack_of_credits_is_stored_as_the_balance_and_not_as_the_days_credits(store: Store) -> None:
     key = add_account(store)
     admitted(store, 1)
     begun = begin(store, key)

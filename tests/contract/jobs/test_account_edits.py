@@ -22,7 +22,7 @@ def spec(store: Store) -> AccountSpec:
     return found
 
 
-def test_an_account_is_written_only_onto_what_its_writer_has_seen(store: Store) -> None:
+def test_account_put_based_on_a_stale_read_is_refused(store: Store) -> None:
     absent = SeenAccount(None)
     assert store.put_account("lab", AccountSpec(), seen=SeenAccount(AccountSpec())) == "revision_mismatch"
     assert store.account("lab", now_ms=T0_MS) is None

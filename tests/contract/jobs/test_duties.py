@@ -1,4 +1,4 @@
-"""Duties: what one process of many does in turn."""
+"""Duties: periodic tasks that one process of many takes at a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_duty_is_taken_by_one_process_and_not_again_before_its_time(store: Store
     assert not take(store, T0_MS + MINUTE_MS)
 
 
-def test_duties_are_apart(store: Store) -> None:
+def test_duties_with_different_names_are_independent(store: Store) -> None:
     assert take(store, T0_MS, name="sync/lab")
     assert take(store, T0_MS, name="sync/pub")
     assert not take(store, T0_MS, name="sync/lab")
@@ -33,20 +33,20 @@ def test_exactly_one_of_many_processes_gets_the_duty(store: Store, store_factory
     assert sum(race(lambda handle: take(handle, next(times_ms)), store_factory)) == 1
 
 
-def test_a_time_that_was_read_before_another_took_the_duty_is_no_clock_set_back(store: Store, other: Store) -> None:
+def test_time_slightly_before_the_last_take_of_a_duty_is_not_a_clock_set_back(store: Store, other: Store) -> None:
     assert take(store, T0_MS)
     assert not take(other, T0_MS - 5)
     assert not take(other, T0_MS - 5_000)
 
 
-def test_a_clock_that_was_set_back_does_not_put_a_duty_off(store: Store) -> None:
+def test_duty_is_due_again_after_the_clock_was_set_back(store: Store) -> None:
     assert take(store, T0_MS + 30 * DAY_MS)
     assert take(store, T0_MS)
     assert not take(store, T0_MS + 1)
     assert take(store, T0_MS - HOUR_MS)
 
 
-def test_a_duty_more_often_than_the_wait_of_callers_is_put_off_by_its_own_time_at_most(store: Store) -> None:
+def test_clock_set_back_by_more_than_a_short_interval_makes_a_duty_due(store: Store) -> None:
     assert take(store, T0_MS, every_ms=100)
     assert not take(store, T0_MS - 100, every_ms=100)
     assert take(store, T0_MS - 101, every_ms=100)

@@ -25,7 +25,7 @@ LARGE = msgspec.structs.replace(COST, concurrent=4)
 
 
 class Ripe:
-    """Takes every order. ``at_ms`` is the clock, which stands still until it is told to move."""
+    """Accepts every measurement. ``at_ms`` is the clock, which the test moves."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -53,7 +53,7 @@ class Ripe:
         return done
 
     def send_all(self) -> list[str]:
-        """Until nothing more can be sent; the owners of what was sent."""
+        """Sends until nothing more can be sent. Returns the owners of the sent measurements."""
         owners = []
         while (done := self.dispatch()).outcome == "sent":
             assert done.item is not None
@@ -61,7 +61,7 @@ class Ripe:
         return owners
 
     def end_first(self) -> None:
-        """The oldest one that runs ends, and its slots are free."""
+        """Ends the oldest running measurement and frees its slots."""
         item = self.out.pop(0)
         ending = Ending(item.handle, item.attempt, "done", "", 1, 1, frees_slot=True)
         assert self._store.end([ending], now_ms=self.at_ms)[0].won

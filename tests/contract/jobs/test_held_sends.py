@@ -99,7 +99,7 @@ def test_send_that_was_given_up_while_its_sender_was_held_is_not_made_by_that_se
 
 
 def test_answer_that_is_written_late_is_kept_and_the_send_is_not_made_again(scene: Scene) -> None:
-    """Nobody gives a send up while its answer may still be on its way, and one that came late is taken."""
+    """No process gives a send up while its answer may still arrive, and a late answer is accepted."""
     job = scene.submit()
 
     def hold() -> None:
@@ -113,7 +113,7 @@ def test_answer_that_is_written_late_is_kept_and_the_send_is_not_made_again(scen
 
 
 def test_lease_of_a_send_counts_from_the_write_of_its_intent(scene: Scene) -> None:
-    """Else a store that answers slowly, but answers, would never send anything."""
+    """Otherwise a store that answers slowly would never send anything."""
     job = scene.submit()
     asked_ms = scene.clock.now_ms()
     sent = scene.dispatch(store=slow(scene, "accounts", lambda: scene.clock.advance(2 * IN_TIME_MS)))

@@ -1,4 +1,4 @@
-"""Retention of jobs: bounded, with books that balance, and nothing is removed that somebody still waits for."""
+"""Retention of jobs: bounded, with balanced books, and never of a job that still has a webhook or a slot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LATER_MS = T0_MS + 3 * DAY_MS
 
 
 def finished_job(store: Store, key: str, count: int = 1, *, webhook: str | None = None) -> StoredJob:
-    """Everything of it was sent and has ended."""
+    """Makes a job whose measurements were all sent and have ended."""
     job = admitted(store, count, webhook=webhook)
     for _ in range(count):
         done(store, send(store, key), spent=42)
@@ -40,7 +40,7 @@ def purge(store: Store, *, before_ms: int = T0_MS + 1, limit: int = 100) -> int:
     return removed
 
 
-def test_a_job_that_finished_long_ago_is_removed_and_its_meters_stay_what_they_were(store: Store) -> None:
+def test_old_finished_job_is_purged_and_its_meters_are_unchanged(store: Store) -> None:
     key = add_account(store)
     job = finished_job(store, key, 3)
     kept = admitted(store, 2)
@@ -54,7 +54,7 @@ def test_a_job_that_finished_long_ago_is_removed_and_its_meters_stay_what_they_w
     assert store.measurement(job.number << 14) is None
 
 
-def test_a_large_job_is_removed_piece_by_piece_and_is_gone_for_readers_with_the_first(store: Store) -> None:
+def test_large_job_is_purged_in_pieces_and_hidden_from_the_first_piece_on(store: Store) -> None:
     key = add_account(store)
     limit(store, 10**6)
     submitted = submit(store, submission(5, key="k"))
@@ -151,7 +151,7 @@ def test_a_users_day_is_forgotten_when_it_is_over_and_no_job_names_it(store: Sto
     assert money(store) == (0, 0)
 
 
-def test_however_many_remove_at_once_each_measurement_is_removed_once(store: Store, store_factory: Opener) -> None:
+def test_concurrent_purges_remove_each_measurement_once(store: Store, store_factory: Opener) -> None:
     key = add_account(store)
     for _ in range(4):
         finished_job(store, key, 5)

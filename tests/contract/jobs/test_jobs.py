@@ -190,7 +190,7 @@ def test_promise_12_a_new_user_of_an_old_name_does_not_get_the_old_jobs(store: S
     assert (job_of(store, job).cancelled, again(store, sent).stopping) == (2, True)
 
 
-def test_cancelling_refunds_what_was_not_sent_and_asks_to_stop_the_rest(store: Store) -> None:
+def test_cancel_refunds_unsent_measurements_and_stops_the_others(store: Store) -> None:
     key = add_account(store)
     job = admitted(store, 4)
     sent, begun = send(store, key), begin(store, key)
@@ -210,7 +210,7 @@ def test_cancelling_refunds_what_was_not_sent_and_asks_to_stop_the_rest(store: S
     assert not store.cancel_job(job.number, now_ms=T0_MS)
 
 
-def test_one_measurement_can_be_cancelled_alone_and_once(store: Store) -> None:
+def test_single_measurement_can_be_cancelled_once(store: Store) -> None:
     job = admitted(store, 2)
     head = heads(store)[0]
     assert store.cancel_measurement(head.handle, now_ms=T0_MS)

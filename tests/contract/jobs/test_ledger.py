@@ -72,7 +72,7 @@ class Bench:
         self.cuts = 0
 
     def act(self, work: Callable[[SqliteStore], T], *, cut: int | None) -> T | None:
-        """What came of it; None if it was cut before the given statement, and then nothing at all came of it."""
+        """Returns the result of the act; None if it was cut before the given statement, and then it had no effect."""
         if cut is None:
             return work(self.store)
         before = self.dump()
@@ -194,7 +194,7 @@ class Ledger(RuleBasedStateMachine):
 
     @rule(account=st.sampled_from(["lab", "pub"]), share=st.integers(1, 12))
     def live(self, account: str, share: int) -> None:
-        """All the way, undisturbed: what comes after an end is else reached too seldom."""
+        """Runs a job to its end undisturbed: random acts reach the states after an end too seldom."""
         store = self.bench.store
         for item in store.next_to_send(now_ms=self.now_ms, users_max=1, each_max=1):
             begun = store.begin_send(
@@ -418,7 +418,7 @@ def test_promise_10_job_whose_process_dies_before_any_write_ends_like_an_undistu
         ("UPDATE tally SET value = 7 WHERE name = 'jobs_open'", "number of unfinished jobs is wrong"),
     ],
 )
-def test_the_check_sees_books_that_do_not_add_up(tmp_path: Path, damage: str, words: str) -> None:
+def test_check_reports_books_that_do_not_add_up(tmp_path: Path, damage: str, words: str) -> None:
     bench = Bench(tmp_path)
     bench.store.add_user(user("ann"))
     limit(bench.store, 60)

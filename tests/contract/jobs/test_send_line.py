@@ -1,4 +1,4 @@
-"""What waits to be sent, as it is read without changing it; and where a job stands in it."""
+"""The queue of sends, read without changing it, and the place of a job in it."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_job_that_runs_ends_when_its_last_measurement_does(staged: Store) -> Non
     assert (shown(staged, job)[0].eta, shown(staged, job)[0].reason) == (None, "")
 
 
-def test_job_has_no_eta_while_somebody_has_to_act_and_says_who_or_what(staged: Store) -> None:
+def test_job_that_needs_somebody_to_act_has_no_eta_and_says_who(staged: Store) -> None:
     job = admitted(staged)
     assert (eta(shown(staged, job)[0]), shown(staged, job)[0].reason) == (None, "there is no account yet")
     key = add_account(staged)

@@ -188,7 +188,7 @@ def test_slot_of_an_account_is_held_until_ripe_no_longer_counts_it(store: Store)
     store.note_progress([Progress(sent.handle, 1, ((2, 7),))])
     store.end([Ending(sent.handle, 1, "done", "", 42, 7, frees_slot=False)], now_ms=T0_MS)
     assert money(store) == (42, 0)
-    # While it runs, RIPE reckons with all that was asked for.
+    # While it runs, RIPE counts everything that was requested.
     assert quotas(store) == {"concurrent": (0, 1), "results": (0, 10), "credits": (0, 60)}
     assert [one.handle for one in store.holding("done", after=0, limit=10)] == [sent.handle]
     assert store.free_slots([(sent.handle, 1), (sent.handle, 1)], now_ms=T0_MS) == [True, False]
@@ -249,10 +249,10 @@ def test_send_of_a_dead_sender_becomes_unknown(store: Store, other: Store) -> No
     assert other.lose_sends(intent_before_ms=T0_MS, look_ms=T0_MS + 9) == 0
     assert other.lose_sends(intent_before_ms=T0_MS + 1, look_ms=T0_MS + 9) == 1
     assert (again(store, begun).state, again(store, begun).next_ms) == ("unknown", T0_MS + 9)
-    assert store.answer(begun.handle, 1, Sent((5,)), now_ms=T0_MS)  # it lived after all
+    assert store.answer(begun.handle, 1, Sent((5,)), now_ms=T0_MS)  # its sender was alive after all
 
 
-def test_a_parked_measurement_steps_aside_and_comes_back_in_its_place(store: Store) -> None:
+def test_parked_measurement_lets_others_pass_and_returns_to_its_place(store: Store) -> None:
     key = add_account(store)
     admitted(store, 2)
     first = heads(store)[0]
@@ -374,7 +374,7 @@ def test_measurements_listed_by_ripe_are_ours_if_they_hold_a_slot_of_the_account
     assert store.slots_seen("lab", []) == 0
 
 
-def test_promise_8_however_many_send_at_once_an_accounts_slots_are_taken_once(
+def test_promise_8_concurrent_sends_never_take_more_slots_than_the_account_has(
     store: Store, store_factory: Opener
 ) -> None:
     key = add_account(store, spec=AccountSpec(concurrent=7))
@@ -411,5 +411,5 @@ def test_clock_set_back_makes_no_measurement_wait_longer(store: Store) -> None:
     assert found.closed_until_ms == T0_MS + HOUR_MS
 
 
-def test_the_site_is_the_first_that_was_proposed(store: Store, other: Store) -> None:
+def test_site_id_is_the_first_one_proposed(store: Store, other: Store) -> None:
     assert (store.site("abcd1234"), other.site("zzzz9999")) == ("abcd1234", "abcd1234")

@@ -28,18 +28,18 @@ from tests.contract.support.job_stage import (
 from tests.contract.support.stage import DAY_MS, HOUR_MS, MINUTE_MS, T0_MS
 
 
-def test_no_more_are_being_sent_at_once_than_may_be(store: Store, other: Store) -> None:
+def test_sends_in_progress_never_exceed_their_limit(store: Store, other: Store) -> None:
     key = add_account(store)
     admitted(store, 4)
     first, _ = begin(store, key), begin(store, key)
     before = quotas(store)
     assert try_begin(other, key, sending_max=2) == Busy()
     assert (quotas(store), heads(store)[0].state, heads(store)[0].attempt) == (before, "queued", 0)
-    store.answer(first.handle, 1, Unsure("lost", T0_MS + 1), now_ms=T0_MS)  # what is unknown is not being sent
+    store.answer(first.handle, 1, Unsure("lost", T0_MS + 1), now_ms=T0_MS)  # an unknown send is not in progress
     assert isinstance(try_begin(other, key, sending_max=2), StoredMeasurement)
 
 
-def test_after_the_clock_was_set_back_a_sender_that_died_is_noticed(store: Store) -> None:
+def test_dead_sender_is_noticed_after_the_clock_was_set_back(store: Store) -> None:
     key = add_account(store)
     admitted(store)
     begun = begin(store, key, now_ms=T0_MS + DAY_MS)
@@ -91,7 +91,7 @@ def test_slots_are_expected_back_at_the_end_of_the_measurements_that_hold_them(s
     first = send(store, key)
     send(store, key, now_ms=T0_MS + 1_000)
     send(store, key, now_ms=T0_MS + 1_000)
-    begin(store, key, now_ms=T0_MS + 2_000)  # nobody knows when
+    begin(store, key, now_ms=T0_MS + 2_000)  # its end is unknown
     ends_ms = expected_end_ms(first.measurement, sent_ms=T0_MS)
     assert ends_ms > T0_MS
 

@@ -1,4 +1,4 @@
-"""One run of an outgoing queue, taken by its name: for checkers that were told of it by a message."""
+"""Claims of a single outgoing run by its id, for checkers that received a message about it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def take(store: Store, item: Take, *, now_ms: int = T0_MS) -> Claimed | None:
     return store.take([item], now_ms=now_ms)[0]
 
 
-def test_a_run_is_taken_by_its_name_as_a_claim_would(store: Store, other: Store) -> None:
+def test_run_claimed_by_id_is_leased_like_a_claimed_run(store: Store, other: Store) -> None:
     monitor = armed(store, "a", check=OUTGOING)
     make_runs(store, monitor)
     taken = take(store, named(monitor))
@@ -75,7 +75,7 @@ def test_promise_5_exactly_one_of_all_checkers_with_the_same_message_gets_the_ru
     assert [item.attempt for item in found if item is not None] == [1]
 
 
-def test_a_message_that_came_twice_takes_nothing_the_second_time(store: Store, other: Store) -> None:
+def test_duplicate_message_claims_nothing(store: Store, other: Store) -> None:
     monitor = armed(store, "a", check=OUTGOING)
     make_runs(store, monitor)
     taken = take(store, named(monitor))
@@ -138,13 +138,13 @@ def test_run_with_an_expired_lease_is_claimed_as_the_next_attempt_and_counted_as
     assert (again.attempt, again.lost, again.lease_until_ms) == (2, True, later_ms + LEASE_MS)
 
 
-def test_a_run_that_waits_is_taken_also_by_who_has_a_clock_behind_its_maker_s(store: Store) -> None:
+def test_waiting_run_can_be_claimed_by_id_with_a_clock_that_is_behind(store: Store) -> None:
     monitor = armed(store, "a", check=OUTGOING)
     make_runs(store, monitor)
     assert take(store, named(monitor), now_ms=T0_MS - 200) is not None
 
 
-def test_a_run_that_is_caught_up_later_is_taken_in_its_time(store: Store) -> None:
+def test_caught_up_run_cannot_be_claimed_by_id_before_its_time(store: Store) -> None:
     monitor = armed(store, "a", check=OUTGOING)
     make_runs(store, monitor, after_ms=T0_MS + 3_000)
     assert take(store, named(monitor), now_ms=T0_MS + 2_999) is None
@@ -176,7 +176,7 @@ def test_a_paused_monitor_s_run_is_taken_and_a_removed_one_s_is_not(store: Store
     assert [item is not None for item in taken] == [True, False, False]
 
 
-def test_promise_12_nothing_is_taken_under_another_name(store: Store) -> None:
+def test_promise_12_run_cannot_be_claimed_by_id_under_another_name(store: Store) -> None:
     mine = armed(store, "a", check=OUTGOING)
     make_runs(store, mine)
     make_runs(store, armed(store, "a", check=OUTGOING, owner="bob"))
@@ -194,7 +194,7 @@ def test_promise_12_nothing_is_taken_under_another_name(store: Store) -> None:
     assert take(store, right) is not None
 
 
-def test_a_check_that_paceline_makes_itself_is_not_to_be_taken(store: Store) -> None:
+def test_check_made_by_paceline_cannot_be_claimed_by_id(store: Store) -> None:
     monitor = armed(store, "a", check=GET)
     make_runs(store, monitor)
     assert take(store, named(monitor)) is None

@@ -1,4 +1,4 @@
-"""What advancing in one act promises of each entry, whatever the engine."""
+"""Advancing entries on time in one transaction, on every engine."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_no_entry_is_advanced_twice(store: Store, other: Store) -> None:
     assert due_of(other, monitor).counter == 1
 
 
-def test_runs_that_are_made_on_time_stand_in_the_line_of_their_monitor(store: Store) -> None:
+def test_runs_made_on_time_are_in_the_queue_of_their_monitor(store: Store) -> None:
     monitor = armed(store, "a")
     make_runs(store, monitor)
     settle(store, claim(store))

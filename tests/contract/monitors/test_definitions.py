@@ -64,7 +64,7 @@ def test_put_for_an_unknown_user_is_refused(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("seen", "disposition"), [(0, "revision_mismatch"), (1, "revision_mismatch"), (2, "replaced")])
-def test_a_put_states_the_revision_it_has_seen(store: Store, seen: int, disposition: str) -> None:
+def test_monitor_put_with_another_revision_is_refused(store: Store, seen: int, disposition: str) -> None:
     put(store, "a")
     put(store, "a", spec(every="5s"))
     result = put(store, "a", spec(every="6s"), expected_revision=seen)
@@ -72,14 +72,14 @@ def test_a_put_states_the_revision_it_has_seen(store: Store, seen: int, disposit
     assert result.monitor == store.monitor("ann", "a")
 
 
-def test_a_put_may_insist_that_there_is_none_yet(store: Store) -> None:
+def test_monitor_put_with_expected_revision_0_only_creates(store: Store) -> None:
     assert put(store, "a", expected_revision=3).disposition == "revision_mismatch"
     assert store.monitor("ann", "a") is None
     assert put(store, "a", expected_revision=0).disposition == "created"
     assert put(store, "a", expected_revision=0).disposition == "revision_mismatch"
 
 
-def test_the_limit_is_per_user_and_holds_within_one_batch(store: Store) -> None:
+def test_monitor_limit_is_per_user_and_holds_within_one_bulk_put(store: Store) -> None:
     puts = [PutMonitor(owner=owner, id=name, spec=spec()) for owner in ("ann", "bob") for name in "abc"]
     results = store.put_monitors(puts, monitors_max=2, now_ms=T0_MS)
     assert [result.disposition for result in results] == ["created", "created", "limit_reached"] * 2
@@ -90,7 +90,7 @@ def test_the_limit_is_per_user_and_holds_within_one_batch(store: Store) -> None:
     assert store.put_monitors(puts[2:3], monitors_max=2, now_ms=T0_MS)[0].disposition == "created"
 
 
-def test_a_batch_is_judged_in_order(store: Store) -> None:
+def test_puts_of_one_bulk_request_are_judged_in_order(store: Store) -> None:
     puts = [
         PutMonitor(owner="ann", id="a", spec=spec(every="5s")),
         PutMonitor(owner="ann", id="a", spec=spec(every="5s")),
@@ -134,7 +134,7 @@ def test_monitors_are_paged_in_order_of_id_and_only_the_owner_s(store: Store) ->
     assert store.monitors("nobody", after="", limit=10) == []
 
 
-def test_a_monitor_of_the_same_name_of_another_user_is_another(store: Store) -> None:
+def test_monitors_of_two_users_with_the_same_id_are_independent(store: Store) -> None:
     mine, yours = put(store, "a"), put(store, "a", owner="bob")
     assert mine.monitor is not None
     assert yours.monitor is not None
@@ -143,7 +143,7 @@ def test_a_monitor_of_the_same_name_of_another_user_is_another(store: Store) -> 
     assert store.monitor("bob", "a") == yours.monitor
 
 
-def test_keys_that_look_alike_do_not_touch_each_other(store: Store) -> None:
+def test_monitors_whose_owner_and_id_join_to_the_same_text_are_kept_apart(store: Store) -> None:
     for owner, name in (("1-a", "b"), ("1", "a-b")):
         assert store.add_user(user(owner))
         assert put(store, name, owner=owner).disposition == "created"
@@ -151,7 +151,7 @@ def test_keys_that_look_alike_do_not_touch_each_other(store: Store) -> None:
     assert store.monitor("1-a", "b") is not None
 
 
-def test_a_removal_states_what_it_believes(store: Store, other: Store) -> None:
+def test_removal_with_another_revision_owner_or_id_is_refused(store: Store, other: Store) -> None:
     put(store, "a")
     assert store.remove_monitors([RemoveMonitor("ann", "a", expected_revision=2)]) == ["revision_mismatch"]
     assert store.remove_monitors([RemoveMonitor("bob", "a"), RemoveMonitor("ann", "x")]) == ["not_found"] * 2
@@ -191,7 +191,7 @@ def test_a_change_is_recorded_by_each_write_and_forgotten_by_its_reaction_alone(
     assert change.entry.due_ms == T0_MS
 
 
-def test_the_changes_of_one_definition_come_up_once_with_the_newest(store: Store) -> None:
+def test_several_changes_of_one_definition_are_listed_once_with_the_newest(store: Store) -> None:
     for every in ("5s", "6s", "7s"):
         put(store, "a", spec(every=every))
     (change,) = store.changes(limit=10, now_ms=T0_MS)
@@ -199,7 +199,7 @@ def test_the_changes_of_one_definition_come_up_once_with_the_newest(store: Store
     assert change.monitor.spec.every == "7s"
 
 
-def test_changes_are_bounded(store: Store) -> None:
+def test_list_of_changes_keeps_to_its_limit(store: Store) -> None:
     for name in "abcde":
         put(store, name)
     assert len(store.changes(limit=3, now_ms=T0_MS)) == 3
@@ -270,7 +270,7 @@ def test_promise_1_an_old_reaction_cannot_put_an_entry_to_rest_that_was_armed_ag
     assert due_of(store, monitor).due_ms == T0_MS + MINUTE_MS
 
 
-def test_promise_1_nor_when_a_further_change_waits(store: Store, other: Store) -> None:
+def test_promise_1_old_reaction_does_not_disarm_an_entry_while_a_newer_change_waits(store: Store, other: Store) -> None:
     monitor = armed(store, "a", due_ms=T0_MS + MINUTE_MS)
     store.edit_user("ann", UserEdit(disabled=True))
     (seen,) = other.changes(limit=10, now_ms=T0_MS)
@@ -298,7 +298,7 @@ def test_a_reaction_keeps_the_counter_and_takes_the_revision(store: Store) -> No
     assert entry.last_due_ms == T0_MS + 2 * MINUTE_MS
 
 
-def test_a_reaction_may_keep_rest_and_remove(store: Store) -> None:
+def test_reaction_can_keep_pause_or_remove_an_entry(store: Store) -> None:
     monitor = armed(store, "a")
     put(store, "a", spec(tags=("x",)))
     assert react_with(store, Keep()) == [True]

@@ -38,7 +38,7 @@ def test_due_entries_come_earliest_first_and_bounded(store: Store, other: Store)
     assert store.next_due_ms() == T0_MS
 
 
-def test_a_due_entry_is_all_that_an_advance_needs(store: Store) -> None:
+def test_due_entry_has_generation_counter_revision_due_time_and_cadence(store: Store) -> None:
     monitor = armed(store, "a")
     assert store.due(now_ms=T0_MS, limit=1) == [Due(monitor.generation, 0, 1, T0_MS, EVERY_MINUTE)]
 
@@ -69,7 +69,7 @@ def test_a_commit_makes_the_runs_and_moves_the_entry_in_one_act(store: Store, ot
     assert names(claim(other)) == [("a", 0)]
 
 
-def test_an_advance_without_firings_only_moves(store: Store) -> None:
+def test_advance_without_firings_moves_the_entry_and_makes_no_run(store: Store) -> None:
     monitor = armed(store, "a")
     assert store.commit([step(due_of(store, monitor), runs=0)], now_ms=T0_MS) == [True]
     assert due_of(store, monitor) == Due(monitor.generation, 0, 1, T0_MS + MINUTE_MS, EVERY_MINUTE)
@@ -118,7 +118,7 @@ def test_exactly_one_of_two_equal_advances_in_one_batch_wins(store: Store) -> No
     assert [run.counter for run in store.monitor_runs(monitor, before=None, limit=10, now_ms=T0_MS)] == [0]
 
 
-def test_winners_and_losers_share_a_batch(store: Store, other: Store) -> None:
+def test_stale_advance_in_a_batch_does_not_affect_the_others(store: Store, other: Store) -> None:
     monitors = [armed(store, name) for name in "abc"]
     dues = store.due(now_ms=T0_MS, limit=9)
     make_runs(other, monitors[1])

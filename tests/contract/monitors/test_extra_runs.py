@@ -1,4 +1,4 @@
-"""Runs that somebody asked for, beside the cadence."""
+"""Runs on request, beside the cadence."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_several_extra_runs_leave_the_time_of_the_newest_firing(store: Store) ->
     assert store.verify() == []
 
 
-def test_promise_5_however_many_ask_at_once_one_run_is_made(store: Store, other: Store) -> None:
+def test_promise_5_concurrent_requests_for_an_extra_run_make_one_run(store: Store, other: Store) -> None:
     monitor = fired(store)
 
     def ask(number: int) -> str:

@@ -47,7 +47,7 @@ def let_wait(store: Store, owner: str, count: int, check: Check = GET, *, prefix
 def claim_checks(
     store: Store, out: list[Claimed], *, places: int, owner_max: int, target_max: int, now_ms: int = T0_MS
 ) -> list[Claimed]:
-    """What a process with so many places claims that has these out."""
+    """Claims like a process with this many places that has these runs out."""
     held = Counter((item.owner, target_of(item.check)) for item in out)
     given = Places(owner_max, target_max, held)
     return store.claim(CHECKS, now_ms=now_ms, runs_max=places - len(out), lease_ms=LEASE_MS, places=given)
@@ -71,7 +71,7 @@ def test_promise_13_backlog_of_one_owner_does_not_delay_the_others(store: Store,
 
 
 @QUEUES
-def test_promise_13_the_odd_place_goes_round(store: Store, queue: Queue, check: Check) -> None:
+def test_promise_13_owners_take_turns_when_each_claim_has_one_place(store: Store, queue: Queue, check: Check) -> None:
     assert store.add_user(user("cem"))
     for owner in ("ann", "bob", "cem"):
         let_wait(store, owner, 4, check)
@@ -80,8 +80,8 @@ def test_promise_13_the_odd_place_goes_round(store: Store, queue: Queue, check: 
         assert sorted(turns[begin : begin + 3]) == ["ann", "bob", "cem"]
 
 
-def test_promise_13_owner_who_begins_to_wait_for_a_check_has_a_turn_behind_all_who_wait(store: Store) -> None:
-    """Also if the others were served after that owner's last turn: they have waited since."""
+def test_promise_13_newly_waiting_owner_has_its_turn_behind_all_waiting_owners(store: Store) -> None:
+    """Holds even if the others were served after that owner's last turn: they have waited since."""
     let_wait(store, "bob", 1)
     let_wait(store, "ann", 3)
     assert [claim(store, runs_max=1)[0].owner for _ in range(2)] == ["bob", "ann"]
@@ -107,7 +107,7 @@ def test_promise_13_one_owner_never_gets_all_places_and_a_newcomer_starts_at_onc
     assert [item.owner for item in claim_checks(store, out, places=20, owner_max=16, target_max=20)] == ["bob", "bob"]
 
 
-def test_promise_13_a_freed_place_goes_to_who_has_fewer(store: Store) -> None:
+def test_promise_13_freed_place_goes_to_the_owner_with_fewer_runs_out(store: Store) -> None:
     let_wait(store, "ann", 25)
     out = claim_checks(store, [], places=10, owner_max=8, target_max=10)
     let_wait(store, "bob", 9, ANSWERS)
@@ -160,7 +160,7 @@ def test_promise_6_runs_that_wait_for_a_place_start_in_order(store: Store) -> No
     assert found == [("queued", 0), ("queued", 1), ("queued", 2)]
 
 
-def test_promise_10_a_run_that_waits_for_a_place_comes_up_again_for_other_processes(store: Store, other: Store) -> None:
+def test_promise_10_run_that_waits_for_a_place_is_offered_to_other_processes_again(store: Store, other: Store) -> None:
     let_wait(store, "ann", 12, HANGS)
     out = claim_checks(store, [], places=50, owner_max=40, target_max=5)
     assert len(out) == 4
@@ -180,7 +180,7 @@ def test_promise_13_many_owners_with_one_run_each_are_all_served(store: Store, *
     assert sorted(item.owner for item in found) == sorted(f"u{number}" for number in range(count))
 
 
-def test_promise_10_a_run_that_waits_for_a_place_says_so(store: Store) -> None:
+def test_promise_10_run_that_waits_for_a_place_has_that_reason(store: Store) -> None:
     let_wait(store, "ann", 3, HANGS)
     let_wait(store, "bob", 3, ANSWERS)
     assert [run.reason.partition(":")[0] for run in waiting_runs(store, "ann")] == ["waiting for a place"] * 3
@@ -197,7 +197,7 @@ def test_promise_10_a_run_that_waits_for_a_place_says_so(store: Store) -> None:
 
 
 def test_superseded_runs_do_not_count_as_checks_that_wait_for_a_place(store: Store) -> None:
-    """Else its owner's next run would be said to wait for one."""
+    """Otherwise its owner's next run would seem to wait for a place."""
     armed(store, "a", overlap="queue")
     for minute in range(4):
         tick(store, now_ms=T0_MS + minute * MINUTE_MS, catch_up=CatchUp(waiting_max=1))
@@ -212,7 +212,7 @@ def test_promise_10_run_that_waits_for_an_outside_checker_says_so(store: Store) 
     assert left.reason == UNCLAIMED
 
 
-def test_promise_10_a_run_that_is_made_up_for_says_so(store: Store) -> None:
+def test_promise_10_made_up_run_has_the_reason_that_it_was_missed(store: Store) -> None:
     monitor = armed(store, "a")
     make_runs(store, monitor, 1, after_ms=T0_MS + 1_000)
     (run,) = store.monitor_runs(monitor, before=None, limit=9, now_ms=T0_MS)

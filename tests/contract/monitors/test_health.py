@@ -91,7 +91,7 @@ def subject_of(monitor: Monitor) -> Subject:
     return Subject(monitor.owner, monitor.id, monitor.generation, monitor.spec.alert)
 
 
-def test_health_turns_after_so_many_failures_and_back_after_so_many_successes(store: Store, other: Store) -> None:
+def test_health_changes_after_the_configured_failures_and_successes(store: Store, other: Store) -> None:
     monitor = watched(store, after=2, recover=2)
     seen = []
     for number, outcome in enumerate((BAD, GOOD, BAD, BAD, GOOD, BAD, GOOD, GOOD)):
@@ -107,7 +107,7 @@ def test_health_turns_after_so_many_failures_and_back_after_so_many_successes(st
     assert [record.alert for record in other.due_alerts(now_ms=T0_MS + HOUR_MS, limit=10)] == [first, second]
 
 
-def test_settlement_that_loses_writes_no_alert_and_a_repeated_one_none_twice(store: Store, other: Store) -> None:
+def test_refused_or_repeated_settlement_writes_no_alert(store: Store, other: Store) -> None:
     monitor = watched(store)
     make_runs(store, monitor)
     (item,) = claim(store)
@@ -148,7 +148,7 @@ def test_run_that_expires_is_no_outcome(store: Store) -> None:
     assert (record_of(store, monitor), events(store)) == (NO_RECORD, [])
 
 
-def test_many_outcomes_of_one_batch_each_follow_for_their_own_monitor(store: Store) -> None:
+def test_outcomes_settled_in_one_batch_change_the_health_of_their_own_monitors(store: Store) -> None:
     monitors = armed_all(store, [f"m{number:02}" for number in range(40)])
     for minute, bad in ((0, range(0, 40, 3)), (1, range(1, 40, 2)), (2, range(0))):
         now_ms = T0_MS + minute * MINUTE_MS
@@ -183,7 +183,7 @@ def test_failing_monitors_are_read_by_page_in_order_of_id(store: Store) -> None:
     assert store.monitors("nobody", after="", limit=10, having=FAILING) == []
 
 
-def test_removed_monitor_takes_its_record_along_and_a_new_one_begins_anew(store: Store) -> None:
+def test_health_record_is_removed_with_its_monitor_and_a_new_monitor_starts_without_one(store: Store) -> None:
     monitor = watched(store)
     run_with(store, monitor, [BAD])
     make_runs(store, monitor, now_ms=T0_MS + MINUTE_MS)
@@ -227,7 +227,7 @@ def test_record_survives_the_purge_of_its_runs(store: Store) -> None:
     assert (failing(store), record_of(store, monitor).failures) == (["a"], 1)
 
 
-def test_certificate_of_a_failing_check_is_told_once_a_day(store: Store) -> None:
+def test_certificate_of_a_failing_check_raises_one_alert_a_day(store: Store) -> None:
     monitor = armed(store, "a", check=TlsCheck(host="example.org", min_days=14))
     ends = Done(ok=False, reason="ends soon", detail={"days_left": 9, "not_after": "2026-10-01T00:00:00.000Z"})
     run_with(store, monitor, [ends, GOOD, ends, ends])
@@ -235,7 +235,7 @@ def test_certificate_of_a_failing_check_is_told_once_a_day(store: Store) -> None
     assert sorted(events(store)) == sorted(wanted)
 
 
-def test_alerts_beyond_the_limit_of_an_hour_are_held_back_and_closed_in_one(store: Store, other: Store) -> None:
+def test_alerts_beyond_the_hourly_limit_are_held_back_and_summed_up_in_one(store: Store, other: Store) -> None:
     monitor = watched(store)
     run_with(store, monitor, [BAD, GOOD] * 5)
     assert events(store) == ["monitor.failing", "monitor.recovered"] * (ALERTS_PER_HOUR_MAX // 2)
@@ -253,7 +253,7 @@ def test_alerts_beyond_the_limit_of_an_hour_are_held_back_and_closed_in_one(stor
     assert told(store)[-1].data["held_back"] == 4
 
 
-def test_record_changes_without_an_outcome_if_it_is_as_it_was_seen(store: Store, other: Store) -> None:
+def test_health_change_without_an_outcome_is_refused_if_the_record_has_changed(store: Store, other: Store) -> None:
     monitor = watched(store)
     after, alerts = turn_late(NO_RECORD, subject_of(monitor), counter=0, due_ms=T0_MS, now_ms=T0_MS + HOUR_MS)
     change = HealthChange("ann", "a", monitor.generation, NO_RECORD, after, alerts)
@@ -270,7 +270,7 @@ def test_record_changes_without_an_outcome_if_it_is_as_it_was_seen(store: Store,
 
 
 def late_round(store: Store, *, now_ms: int, limit: int = 500) -> int:
-    """Passes until the round is over. Returns how many were told to be late."""
+    """Makes passes until the round is over. Returns the number of late alerts."""
     told_now, after = 0, 0
     for _ in range(100):
         report = tell_late(store, after=after, now_ms=now_ms, limit=limit)
@@ -284,7 +284,7 @@ def late_round(store: Store, *, now_ms: int, limit: int = 500) -> int:
 LATE_MS = T0_MS + LATE_TOLD_MS + 1
 
 
-def test_run_that_nobody_starts_is_told_once_and_recovers_with_its_outcome(store: Store, other: Store) -> None:
+def test_unstarted_run_raises_one_late_alert_and_its_outcome_recovers_the_monitor(store: Store, other: Store) -> None:
     monitors = armed_all(store, ["a", "b"], check=OUTGOING)
     make_run_of_each(store, monitors)
     assert late_round(store, now_ms=LATE_MS - 1) == 0
@@ -303,7 +303,7 @@ def test_run_that_nobody_starts_is_told_once_and_recovers_with_its_outcome(store
     assert late_round(store, now_ms=LATE_MS + MINUTE_MS) == 0
 
 
-def test_run_that_ends_before_it_is_told_to_be_late_is_not_late(store: Store) -> None:
+def test_run_that_ends_before_the_late_alert_is_not_late(store: Store) -> None:
     monitor = armed(store, "a", check=OUTGOING)
     make_runs(store, monitor)
     (late,) = store.late_runs(before_ms=LATE_MS - LATE_TOLD_MS, after=0, limit=10).runs

@@ -92,7 +92,7 @@ def furnish(store: Store) -> None:
 
 
 def walk(store: Store, query: MonitorQuery, *, limit: int, now_ms: int = NOW_MS) -> list[MonitorView]:
-    """All pages, one after the other; none has more than it may, and none comes for ever."""
+    """Reads all pages one after the other, each within its limit, up to a bounded number."""
     found: list[MonitorView] = []
     mark = START
     for _ in range(1_000):
@@ -132,10 +132,10 @@ def furnished(store: Store) -> Store:
     return store
 
 
-def test_every_list_is_what_the_rule_says_in_pages_of_any_size(
+def test_every_monitor_query_equals_the_rule_of_core_in_pages_of_any_size(
     furnished: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without indexes, with indexes, and with pages that look at little."""
+    """Tries queries without indexes, with indexes, and with pages that read few monitors."""
     healths = {view.health for view in walk(furnished, MonitorQuery(), limit=100)}
     assert healths == {"ok", "failing", "late", "new", "paused"}
     for looks_max, chunk in ((1_000, 250), (7, 3)):
@@ -176,7 +176,9 @@ def test_removed_user_leaves_nothing_in_any_list(furnished: Store) -> None:
     assert furnished.verify() == []
 
 
-def test_query_without_a_match_costs_a_bounded_look(furnished: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_without_a_match_reads_a_bounded_number_of_monitors(
+    furnished: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(find, "LOOKS_MAX", 10)
     monkeypatch.setattr(find, "CHUNK", 5)
     page = find.find_monitors(furnished, parse_query(owner="ann", q="zz"), START, limit=5, now_ms=NOW_MS)

@@ -31,7 +31,7 @@ def test_a_put_beyond_the_firings_a_second_of_its_owner_is_refused_with_the_figu
     assert dispositions(put_all(other, every("d", "1h"), firings_max=0)) == ["created"]
 
 
-def test_an_edit_and_a_resume_are_judged_and_a_pause_and_a_removal_make_room(store: Store) -> None:
+def test_edits_and_resumes_count_against_the_firing_limit_and_pauses_and_removals_make_room(store: Store) -> None:
     assert (
         dispositions(put_all(store, every("a", "1s"), every("b", "2s"), every("c", "1s", paused=True)))
         == ["created"] * 3
@@ -46,7 +46,7 @@ def test_an_edit_and_a_resume_are_judged_and_a_pause_and_a_removal_make_room(sto
     assert dispositions(put_all(store, every("b", "500ms"))) == ["replaced"]
 
 
-def test_monitors_beyond_a_limit_that_was_lowered_may_shrink(store: Store) -> None:
+def test_monitors_above_a_lowered_limit_may_only_become_less_frequent(store: Store) -> None:
     put_all(store, *(every(f"m{number}", "1s") for number in range(5)), firings_max=0)
     assert dispositions(put_all(store, every("m0", "10s"))) == ["replaced"]
     assert dispositions(put_all(store, every("m0", "1s"))) == ["rate_reached"]

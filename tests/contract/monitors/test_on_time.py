@@ -1,4 +1,4 @@
-"""Advancing what is on time in one act does just what reading, deciding and committing would do."""
+"""Advancing entries on time in one transaction does exactly what reading, deciding and committing would do."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def tick_as_daemons_do(store: Store, *, now_ms: int, catch_up: CatchUp) -> None:
 
 
 def history(store: Store, *, now_ms: int) -> object:
-    """All that can be seen of a store: entries, and runs by monitor, but for the order between monitors."""
+    """Returns everything visible in a store: entries, and runs by monitor, without an order between monitors."""
     every = [monitor for owner in OWNERS for monitor in store.monitors(owner, after="", limit=100)]
     entries = store.entries([monitor.generation for monitor in every], now_ms=now_ms)
     runs = [
@@ -80,7 +80,7 @@ def history(store: Store, *, now_ms: int) -> object:
 
 
 @given(monitors, st.lists(st.integers(1, 200_000), min_size=1, max_size=5), st.sampled_from([1_000, 30_000]))
-def test_in_one_act_or_one_by_one_the_history_is_the_same(
+def test_advancing_entries_together_or_one_by_one_gives_the_same_history(
     specs: list[tuple[str, str, int, str, str]], pauses_ms: list[int], grace_ms: int
 ) -> None:
     catch_up = CatchUp(grace_ms=grace_ms, per_second=60_000)  # so that none is put off for another
@@ -99,7 +99,7 @@ def test_in_one_act_or_one_by_one_the_history_is_the_same(
     assert histories[0] == histories[1]
 
 
-def test_the_act_is_bounded_and_counts_by_due_time() -> None:
+def test_advance_on_time_keeps_to_its_limit_and_counts_runs_by_due_time() -> None:
     store = filled([("ann", '"every": "60s"', 1_000 * index, "skip", '{"kind": "outgoing"}') for index in range(5)])
     rule = OnTime(T0_MS + 10_000, grace_ms=30_000)
     first = store.advance_on_time(rule, limit=3)

@@ -56,7 +56,7 @@ def test_the_queue_of_all_owners_hands_out_each_run_once(store: Store, other: St
     assert len({item.handle for item in found}) == len(found) == 10
 
 
-def test_no_owner_s_backlog_keeps_another_waiting(store: Store) -> None:
+def test_backlog_of_one_owner_does_not_delay_another(store: Store) -> None:
     make_run_of_each(store, armed_all(store, (f"a-{number}" for number in range(60)), check=OUTGOING))
     make_run_of_each(store, armed_all(store, (f"b-{number}" for number in range(3)), check=OUTGOING, owner="bob"))
     first = claim(store, ALL_OUTGOING, runs_max=6)
@@ -120,7 +120,7 @@ def test_run_still_held_after_its_owner_was_enabled_shows_what_it_waits_for(stor
     assert store.runs([enabled.handle], now_ms=T0_MS) == {enabled.handle: enabled}
 
 
-def test_a_held_owner_does_not_hold_up_the_others(store: Store) -> None:
+def test_disabled_owner_does_not_block_the_runs_of_others(store: Store) -> None:
     make_run_of_each(store, armed_all(store, (f"a-{number}" for number in range(20))))
     make_runs(store, armed(store, "b", owner="bob"))
     store.edit_user("ann", UserEdit(disabled=True))
@@ -208,7 +208,7 @@ def test_retry_in_bulk_after_the_last_attempt_ends_the_run(store: Store) -> None
     assert [getattr(done, "state", None) for done in (first, second)] == ["retry", "dead"]
 
 
-def test_runs_that_are_read_together_are_those_that_are_read_singly(store: Store, other: Store) -> None:
+def test_runs_read_in_bulk_equal_runs_read_one_by_one(store: Store, other: Store) -> None:
     items = claimed(store, "abc")
     settle_outcomes(store, [report(items[0])], now_ms=T0_MS, policy=POLICY)
     handles = [int(item.lease.partition(".")[0], 16) for item in items]

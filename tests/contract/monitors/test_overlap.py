@@ -51,7 +51,7 @@ def runs_of(store: Store, monitor_id: str) -> list[Run]:
 
 
 @pytest.mark.parametrize("state", ["waiting", "out"])
-def test_a_skipping_monitor_has_one_open_run_and_counts_what_it_skipped(store: Store, state: str) -> None:
+def test_monitor_with_overlap_skip_has_one_open_run_and_counts_skipped_firings(store: Store, state: str) -> None:
     monitor = armed(store, "a")
     assert tick_minutes(store, 0, 0) == 1
     claimed = claim(store, lease_ms=60 * MINUTE_MS) if state == "out" else []
@@ -73,7 +73,7 @@ def test_a_tick_says_how_many_firings_it_skipped(store: Store) -> None:
     assert (report.entries, report.runs, report.skipped, report.more) == (2, 0, 2, False)
 
 
-def test_outgoing_monitors_that_nobody_serves_do_not_grow_the_ledger(store: Store) -> None:
+def test_outgoing_monitors_without_a_checker_do_not_grow_the_ledger(store: Store) -> None:
     armed_all(store, (f"m{number}" for number in range(5)), check=OUTGOING)
     tick_minutes(store, 0, 30)
     assert store.status().runs_waiting == 5
@@ -138,7 +138,7 @@ def test_a_run_that_queued_behind_a_pause_follows_at_the_pace_of_its_cadence(sto
     assert names(claim(store, now_ms=asleep_ms + MINUTE_MS // 2)) == [("a", 1)]
 
 
-def test_the_queued_runs_of_a_monitor_that_is_gone_need_no_pace(store: Store) -> None:
+def test_queued_runs_of_a_removed_monitor_start_without_a_pause(store: Store) -> None:
     armed(store, "a", overlap="queue")
     tick_minutes(store, 0, 0)
     hanging = claim(store, lease_ms=60 * MINUTE_MS)
@@ -182,7 +182,7 @@ def test_promise_10_open_run_is_seen_behind_any_number_of_superseded_runs(
     assert (oldest.handle, oldest.state) == (hanging[0].handle, "out")
 
 
-def test_a_tick_says_how_many_firings_came_to_nothing_and_by_which_rule(store: Store) -> None:
+def test_tick_reports_skipped_firings_by_the_rule_that_skipped_them(store: Store) -> None:
     armed(store, "skips")
     armed(store, "queues", overlap="queue")
     armed(store, "free")
@@ -298,7 +298,7 @@ def test_a_run_that_settles_between_reading_and_writing_does_not_block_its_follo
 
 
 @pytest.mark.parametrize("overlap", ["skip", "queue"])
-def test_a_glance_sees_the_oldest_open_run_however_many_follow(store: Store, overlap: Overlap) -> None:
+def test_glance_shows_the_oldest_open_run_however_many_follow(store: Store, overlap: Overlap) -> None:
     monitor = armed(store, "a", overlap=overlap)
     tick_minutes(store, 0, 0)
     settle(store, claim(store))

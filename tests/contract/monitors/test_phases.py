@@ -1,4 +1,4 @@
-"""Phases on a real store: monitors are spread, nobody is moved, and circles follow their entries."""
+"""Phases on a real store: new monitors are spread, existing ones are not moved, and circles follow their entries."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_promise_7_bulk_put_fills_no_second_above_the_ideal_and_one(store: Store
     assert counted(other, MINUTE_MS) == 150
 
 
-def test_promise_7_hosts_of_an_import_in_several_requests_are_spaced_over_all_of_them(store: Store) -> None:
+def test_promise_7_hosts_are_spaced_over_all_requests_of_one_import(store: Store) -> None:
     for page in range(4):
         put_all(store, [a_put(f"m{page}-{number:02}", host=f"h{number % 5}.example") for number in range(25)])
     phases: dict[str, list[int]] = {}
@@ -71,7 +71,7 @@ def test_promise_7_hosts_of_an_import_in_several_requests_are_spaced_over_all_of
         assert gap_ms < 2 * MINUTE_MS / 20 + 2 * SECOND_MS
 
 
-def test_hosts_of_a_circle_that_everybody_left_begin_anew(store: Store) -> None:
+def test_phases_of_a_host_start_over_after_all_its_monitors_were_removed(store: Store) -> None:
     put_all(store, [a_put(name) for name in "abc"])
     define.remove_monitors(store, [RemoveMonitor("ann", name) for name in "abc"], now_ms=T0_MS)
     put_all(store, [a_put(name) for name in "wxyz"])
@@ -104,7 +104,7 @@ def test_firing_beside_the_grid_that_is_late_joins_the_grid_too(store: Store) ->
     assert (after.due_ms, after.lead_ms) == (T0_MS + 150_000, 0)
 
 
-def test_edits_move_nobody_else_and_keep_the_phase_while_the_interval_stays(store: Store) -> None:
+def test_edit_moves_no_other_monitor_and_keeps_its_phase_while_the_interval_stays(store: Store) -> None:
     put_all(store, [a_put(name) for name in "abcd"])
     before = {name: entry(store, name) for name in "abcd"}
     phase = monitor(store, "b").spec.phase

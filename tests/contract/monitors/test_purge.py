@@ -1,4 +1,4 @@
-"""Purge: runs that were settled long ago are deleted, runs that nobody started in time are ended."""
+"""Purge: runs settled long ago are deleted, runs that were not started in time are ended."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_purge_deletes_at_most_the_limit_and_goes_on_next_time(store: Store) -> 
 
 
 def test_purge_passes_over_all_queues_until_none_has_more(store: Store, by_request: bool) -> None:  # noqa: FBT001
-    """However few a pass takes, the passes after it come to every queue, and the last one says that it is the last."""
+    """With small passes, too, later passes reach every queue, and the last one says that it is the last."""
     owners = ["ann", "bob", *(f"u{number}" for number in range(2 if by_request else 6))]
     for owner in owners:
         store.add_user(user(owner))
@@ -84,7 +84,7 @@ def test_purge_passes_over_all_queues_until_none_has_more(store: Store, by_reque
     assert store.status().runs_out == 0
 
 
-def test_purge_looks_past_runs_that_are_out_to_those_that_expire(store: Store) -> None:
+def test_purge_reaches_expired_runs_behind_leased_runs(store: Store) -> None:
     """Runs at the head of a queue with leases that last do not hide the ones behind them, however few a pass takes."""
     for number in range(4):
         make_runs(store, armed(store, f"m{number}", check=OUTGOING))
@@ -114,7 +114,7 @@ def test_superseded_runs_behind_an_open_run_do_not_block_the_purge_of_others(
     by_request: bool,  # noqa: FBT001
     limit: int,
 ) -> None:
-    """They stay for as long as it is open, however many there are."""
+    """Superseded runs stay as long as the open run before them, however many there are."""
     superseded = 5 if by_request else 70
     catch_up = CatchUp(waiting_max=1)
     queued = armed(store, "queued", overlap="queue")
@@ -151,7 +151,7 @@ def test_runs_that_ended_late_keep_no_others_from_being_purged(
 
 
 def test_run_behind_a_claimed_run_does_not_block_the_expiry_of_others(store: Store) -> None:
-    """Nobody has looked at it yet: it stands at the head of the queue when the others are to end."""
+    """No claim has read it yet: it is at the head of the queue when the others expire."""
     first, other = (armed(store, name, check=OUTGOING) for name in ("first", "other"))
     make_runs(store, first, 2)
     make_runs(store, other, 2)
@@ -203,7 +203,7 @@ def test_unclaimed_run_expires_with_a_reason(store: Store, *, outgoing: bool) ->
     assert names(claim(store, outgoing_of("ann") if outgoing else CHECKS)) == [("a", 2)]
 
 
-def test_every_state_of_waiting_expires_and_a_run_that_is_out_does_not(store: Store) -> None:
+def test_waiting_runs_of_every_state_expire_and_a_leased_run_does_not(store: Store) -> None:
     out, parked, retried, later = (armed(store, name) for name in ("out", "parked", "retried", "later"))
     make_runs(store, out)
     make_runs(store, parked, 2)

@@ -108,7 +108,7 @@ def test_one_user_s_checks_name_a_limited_number_of_queues(store: Store) -> None
     react_to_all(store, now_ms=T0_MS)
 
 
-def test_queues_of_a_removed_user_are_not_those_of_the_next_one_of_that_name(store: Store) -> None:
+def test_queues_of_a_removed_user_are_not_inherited_by_a_new_user_of_the_same_name(store: Store) -> None:
     make_runs(store, armed(store, "page", check=BROWSER))
     assert store.remove_user("ann")
     react_to_all(store, now_ms=T0_MS)

@@ -44,10 +44,10 @@ def race(act: Callable[[Store], T], store_factory: Opener) -> list[T]:
         return list(pool.map(run, handles))
 
 
-def test_promise_5_however_many_tick_each_run_is_made_once(
+def test_promise_5_concurrent_ticks_make_each_run_once(
     store: Store, store_factory: Opener, *, by_request: bool
 ) -> None:
-    """However few there are: each is raced for by all, in each minute."""
+    """Every thread races for every entry in each minute."""
     count, minutes, limit = (12, 4, 3) if by_request else (40, 10, 7)
     monitors = armed_all(store, (f"m{number}" for number in range(count)), overlap="queue")
 
@@ -68,7 +68,7 @@ def test_promise_5_however_many_tick_each_run_is_made_once(
         ]
 
 
-def test_promise_6_however_many_claim_each_run_is_out_once_and_in_order(
+def test_promise_6_concurrent_claims_hand_out_each_run_once_and_in_order(
     store: Store, store_factory: Opener, *, by_request: bool
 ) -> None:
     monitors = [armed(store, f"m{number}", check=OUTGOING if number % 2 else spec().check) for number in range(10)]

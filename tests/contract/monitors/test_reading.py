@@ -1,4 +1,4 @@
-"""What is shown: runs, glances, counts."""
+"""Reads of runs, glances and counts."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def test_a_run_of_an_outgoing_monitor_is_listed_like_any_other(store: Store) -> 
     assert (found.handle, found.state, found.owner) == (item.handle, "out", "ann")
 
 
-def test_an_unknown_run_is_none(store: Store) -> None:
+def test_unknown_run_handle_finds_no_run(store: Store) -> None:
     assert store.runs([0], now_ms=T0_MS).get(0) is None
     assert store.runs([10**15], now_ms=T0_MS).get(10**15) is None
 
 
-def test_a_glance_tells_the_oldest_open_and_the_newest_settled_run(store: Store) -> None:
+def test_glance_shows_the_oldest_open_and_the_newest_settled_run(store: Store) -> None:
     monitor = armed(store, "a")
     generation = monitor.generation
 
@@ -101,7 +101,7 @@ def test_a_glance_tells_the_oldest_open_and_the_newest_settled_run(store: Store)
     assert (seen.open_due_ms, seen.settled, seen.record.failing) == (None, "ok", False)
 
 
-def test_glances_are_taken_of_many_at_once(store: Store) -> None:
+def test_glances_of_many_monitors_are_read_at_once(store: Store) -> None:
     monitors = [armed(store, name) for name in "abc"]
     for monitor in monitors[:2]:
         make_runs(store, monitor)
@@ -112,7 +112,7 @@ def test_glances_are_taken_of_many_at_once(store: Store) -> None:
     assert found.get(monitors[2].generation, Glance()) == Glance()
 
 
-def test_the_status_counts(store: Store, other: Store) -> None:
+def test_status_counts_users_monitors_entries_changes_and_runs(store: Store, other: Store) -> None:
     empty = store.status()
     assert (empty.users, empty.monitors, empty.entries, empty.changes) == (2, 0, 0, 0)
     assert (empty.runs_waiting, empty.runs_out, empty.next_due_ms, empty.oldest_waiting_due_ms) == (0, 0, None, None)
@@ -132,13 +132,13 @@ def test_the_status_counts(store: Store, other: Store) -> None:
     settle(store, out)
     settled = other.status()
     assert (settled.runs_waiting, settled.runs_out) == (4, 0)
-    assert settled.oldest_waiting_due_ms == T0_MS + 9_000, "a made-up run waits since its moment"
+    assert settled.oldest_waiting_due_ms == T0_MS + 9_000, "a made-up run waits since its postponed time"
     store.remove_monitors([RemoveMonitor("ann", "c")])
     arm_all(store, T0_MS)
     assert store.status().changes == 0
 
 
-def test_status_tells_the_age_of_a_run_that_waits_behind_one_that_is_out(store: Store, other: Store) -> None:
+def test_status_shows_the_age_of_a_run_that_waits_behind_a_leased_run(store: Store, other: Store) -> None:
     make_runs(store, armed(store, "a", overlap="queue"), 2)
     (item,) = claim(store)
     assert other.status().oldest_waiting_due_ms == T0_MS + MINUTE_MS
@@ -166,7 +166,7 @@ def test_status_says_since_when_the_first_waiting_run_could_have_started(store: 
     assert other.status().check_start_ms is None
 
 
-def test_status_says_since_when_a_run_behind_one_that_is_out_waits_and_that_it_could_not_have_started(
+def test_status_shows_since_when_a_run_behind_a_leased_run_waits_and_when_it_can_start(
     store: Store, other: Store
 ) -> None:
     monitor = armed(store, "a", overlap="queue")
@@ -179,10 +179,10 @@ def test_status_says_since_when_a_run_behind_one_that_is_out_waits_and_that_it_c
 
 @pytest.mark.parametrize("looked_at", [False, True], ids=["not looked at", "looked at"])
 @pytest.mark.parametrize("gone", [False, True], ids=["there", "gone"])
-def test_status_says_that_a_made_up_run_waits_since_its_moment(
+def test_status_counts_the_wait_of_a_made_up_run_from_its_postponed_time(
     store: Store, other: Store, *, looked_at: bool, gone: bool
 ) -> None:
-    """Whether a claim has seen it behind the one that is out, and whether its monitor is still there, is no matter."""
+    """Holds whether or not a claim has read the run behind the leased one, and whether its monitor exists or not."""
     monitor = armed(store, "a")
     moment_ms = T0_MS + HOUR_MS
     make_runs(store, monitor, 2, after_ms=moment_ms)
@@ -202,7 +202,7 @@ def test_status_says_that_a_made_up_run_waits_since_its_moment(
     assert (status.oldest_waiting_due_ms, status.check_start_ms) == (moment_ms, moment_ms)
 
 
-def test_status_says_that_a_made_up_run_waits_since_its_moment_also_if_those_before_it_were_superseded(
+def test_status_counts_the_wait_of_a_made_up_run_from_its_postponed_time_behind_superseded_runs(
     store: Store, other: Store
 ) -> None:
     monitor = armed(store, "a", overlap="queue")

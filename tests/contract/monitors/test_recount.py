@@ -1,4 +1,4 @@
-"""Counts of phases that are wrong are found and set right, also while monitors come and go."""
+"""Wrong counts of phases are found and corrected, even while monitors are added and removed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def recount(store: Store, *, now_ms: int = T0_MS, limit: int = 1_000) -> Recount
     raise AssertionError("the round does not end")
 
 
-def test_recount_heals_damaged_counts_and_check_names_them_until_then(store: Store, other: Store) -> None:
+def test_check_reports_damaged_counts_until_a_recount_repairs_them(store: Store, other: Store) -> None:
     put(store, [f"m{number:02}" for number in range(20)])
     put(store, ["five"], every="5m")
     right = circles(store)
@@ -73,7 +73,7 @@ def test_recount_heals_damaged_counts_and_check_names_them_until_then(store: Sto
     assert list(COUNTS.walk(store)) == []
 
 
-def test_recount_heals_what_a_process_leaves_that_dies_between_an_entry_and_its_count(
+def test_recount_repairs_counts_after_a_process_died_between_an_entry_and_its_count(
     store: Store, other: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(store, ["a", "b"])
@@ -102,7 +102,7 @@ def test_recount_finds_nothing_wrong_in_counts_that_are_right(store: Store) -> N
     assert [one.value for one in CIRCLES.walk(store)] == right
 
 
-def test_recount_makes_circles_that_are_lost_and_removes_those_that_nobody_is_on(store: Store) -> None:
+def test_recount_restores_missing_circles_and_removes_empty_ones(store: Store) -> None:
     put(store, ["a", "b"])
     put(store, ["x"], every="5m")
     right = circles(store)
@@ -139,7 +139,7 @@ def test_recount_page_is_counted_again_if_a_monitor_moved_while_it_was_read(stor
     put(store, ["a", "b", "c"])
 
     class Moves:
-        """The store, on which somebody removes a monitor between the reads of a page and its write."""
+        """A store on which another process removes a monitor between the read of a page and its write."""
 
         def __init__(self) -> None:
             self.left = ["a", "b"]
@@ -157,7 +157,7 @@ def test_recount_page_is_counted_again_if_a_monitor_moved_while_it_was_read(stor
     assert phase_problems(store, now_ms=T0_MS) == []
 
 
-def test_recount_counts_the_entry_of_a_removed_monitor_until_it_has_followed(store: Store) -> None:
+def test_recount_counts_the_entry_of_a_removed_monitor_until_its_change_is_applied(store: Store) -> None:
     put(store, ["a", "b"])
     store.remove_monitors([RemoveMonitor("ann", "b")])
     assert phase_problems(store, now_ms=T0_MS) == []
@@ -166,7 +166,7 @@ def test_recount_counts_the_entry_of_a_removed_monitor_until_it_has_followed(sto
     assert {key: sum(counts) for key, counts in circles(store).items()} == {"300000": 1}
 
 
-def test_recount_takes_more_circles_than_one_write_holds_in_turn(store: Store) -> None:
+def test_recount_repairs_more_circles_than_one_write_holds(store: Store) -> None:
     for number in range(CIRCLES_MAX + 3):
         put(store, [f"m{number}"], every=f"{60 + number}s")
     right = circles(store)

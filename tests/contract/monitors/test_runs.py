@@ -60,7 +60,7 @@ def test_promise_6_one_run_of_a_monitor_is_out_at_a_time_and_in_order(store: Sto
     assert claim(store) == []
 
 
-def test_settling_and_claiming_in_one_act_is_the_same_as_one_after_the_other(store: Store) -> None:
+def test_settle_and_claim_in_one_transaction_starts_the_next_run(store: Store) -> None:
     make_runs(store, armed(store, "a"), 2)
     (first,) = claim(store)
     terms: dict[str, Any] = {"now_ms": T0_MS, "runs_max": 10, "lease_ms": LEASE_MS, "places": None}
@@ -95,7 +95,7 @@ def test_store_returns_when_the_next_check_may_be_claimed(store: Store) -> None:
     make_runs(store, armed(store, "a"))
     soon_ms = store.next_run_ms()
     assert soon_ms is not None
-    assert soon_ms <= T0_MS, "too early is as good as right"
+    assert soon_ms <= T0_MS, "too early is allowed"
     (item,) = claim(store)
     assert store.next_run_ms() == item.lease_until_ms
     assert settle(store, [item], Retry(reason="again", not_before_ms=T0_MS + 5_000)) == [True]
@@ -299,7 +299,7 @@ def test_a_caught_up_run_waits_visibly_for_its_moment(store: Store, other: Store
 
 
 @pytest.mark.parametrize("looked_at", [False, True], ids=["not looked at", "looked at"])
-def test_promise_10_made_up_run_is_shown_by_its_time_and_not_by_whether_a_claim_looked_at_it(
+def test_promise_10_state_of_a_made_up_run_depends_on_its_time_and_not_on_claims(
     store: Store, other: Store, *, looked_at: bool
 ) -> None:
     monitor = armed(store, "a")
@@ -349,7 +349,7 @@ def test_poison_run_blocks_only_its_own_monitor(store: Store) -> None:
     assert names(claim(store, now_ms=now_ms)) == [("a", 1)]
 
 
-def test_a_claim_shows_the_check_as_the_definition_is_now(store: Store) -> None:
+def test_claimed_run_has_the_check_of_the_current_definition(store: Store) -> None:
     make_runs(store, armed(store, "a"))
     put(store, "a", spec(POST))
     (item,) = claim(store)
@@ -406,8 +406,8 @@ def test_lease_ends_in_its_own_time_after_the_clock_was_set_back(store: Store) -
     assert store.pull_back_runs(lambda: T0_MS + 60_000, wait_ms_max=1) == 0
 
 
-def test_after_the_clock_was_set_back_a_run_behind_another_starts_as_soon_as_that_has_ended(store: Store) -> None:
-    """It never had to wait for a time: by the clock of its making it could have started at once."""
+def test_run_behind_another_starts_as_soon_as_that_ends_after_the_clock_was_set_back(store: Store) -> None:
+    """The run never had to wait for a time: by the clock at its creation it could have started at once."""
     monitor, day_ms = armed(store, "a"), 86_400_000
     make_runs(store, monitor, 2)
     assert store.commit([Advance(due_of(store, monitor), T0_MS + day_ms, ())], now_ms=T0_MS) == [True]

@@ -1,4 +1,4 @@
-"""Roll-ups: every outcome is in them once, whoever folds it, also after its run is purged."""
+"""Roll-ups count every outcome once, whichever process folds it, even after its run is purged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def folds_often() -> Iterator[None]:
 
 
 def live(store: Store, monitor: Monitor, outcomes: Sequence[Outcome], *, first: int = 0) -> list[EndedRun]:
-    """Each run is made and settled in its minute; returns what came of them."""
+    """Makes and settles one run a minute. Returns the settled runs."""
     ended = []
     for counter, outcome in enumerate(outcomes, start=first):
         now_ms = T0_MS + counter * MINUTE_MS

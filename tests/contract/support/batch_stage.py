@@ -15,7 +15,7 @@ from paceline.steps.batches.plan import PlanReport, plan_day
 from tests.contract.support.stage import T0_MS
 
 DATE = date(2026, 9, 22)
-"""Its window, in UTC, begins after T0_MS."""
+"""The planned date; its window, in UTC, begins after T0_MS."""
 
 
 def put_provider(store: Store, name: str, **fields: Any) -> int:
@@ -50,7 +50,7 @@ def day_of(store: Store, batch: Batch, day: date = DATE) -> Day:
 
 
 def placements(*rows: tuple[int, int, int]) -> Placements:
-    """Of (record, provider, due time)."""
+    """Makes placements from (record, provider, due time)."""
     records, providers, dues_ms = zip(*rows, strict=True) if rows else ((), (), ())
     return Placements(array("q", records), array("q", providers), array("q", dues_ms))
 

@@ -24,7 +24,7 @@ NONE = Placements(array("q"), array("q"), array("q"))
 
 
 def provide(store: Store, name: str, **changes: Any) -> int:
-    """The provider's number."""
+    """Puts a provider. Returns its number."""
     put = PutProvider(name, msgspec.structs.replace(SPEC, **changes))
     provider = store.put_provider(put, now_ms=T0_MS).provider
     assert provider is not None
@@ -40,7 +40,7 @@ def make_batch(store: Store, name: str = "daily", **changes: Any) -> Batch:
 def plan(
     store: Store, batch: Batch, dues_ms: dict[str, int], *, provider: str = "a", end_ms: int = T0_MS + DAY_MS
 ) -> Day:
-    """A record for each name, due at its time."""
+    """Plans a day with a record for each name, due at its time."""
     records = [RecordSpec(name, provider, f"/{name}") for name in dues_ms]
     store.put_records(batch, records, now_ms=T0_MS)
     day = store.open_day(batch, DATE, start_ms=end_ms - DAY_MS, end_ms=end_ms)
@@ -62,7 +62,7 @@ def plan(
 
 
 def every(gap_ms: int, count: int, *, first_ms: int = T0_MS) -> dict[str, int]:
-    """r0, r1, ... so far apart."""
+    """Returns due times of r0, r1, ... with this gap between them."""
     return {f"r{index}": first_ms + index * gap_ms for index in range(count)}
 
 

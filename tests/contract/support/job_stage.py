@@ -90,7 +90,7 @@ def try_begin(
 
 
 def begin(store: Store, key: str, *, account: str = "lab", now_ms: int = T0_MS) -> StoredMeasurement:
-    """The intent of whatever is next."""
+    """Writes the intent of the next measurement to send."""
     begun = try_begin(store, key, account=account, now_ms=now_ms)
     assert isinstance(begun, StoredMeasurement)
     return begun
@@ -103,7 +103,7 @@ def begin_short(store: Store, key: str, *, account: str = "lab", now_ms: int = T
 
 
 def send(store: Store, key: str, *, account: str = "lab", now_ms: int = T0_MS) -> StoredMeasurement:
-    """Whatever is next, as far as RIPE's ids."""
+    """Sends the next measurement, up to RIPE's ids."""
     begun = begin(store, key, account=account, now_ms=now_ms)
     ids = tuple(begun.handle * 100 + number for number in range(begun.cost.concurrent))
     assert store.answer(begun.handle, begun.attempt, Sent(ids), now_ms=now_ms)
@@ -111,7 +111,7 @@ def send(store: Store, key: str, *, account: str = "lab", now_ms: int = T0_MS) -
 
 
 def again(store: Store, item: StoredMeasurement) -> StoredMeasurement:
-    """As it stands now."""
+    """Reads the measurement again."""
     found = store.measurement(item.handle)
     assert found is not None
     return found
@@ -131,14 +131,14 @@ def job_of(store: Store, job: StoredJob) -> StoredJob:
 
 
 def money(store: Store, *, owner: str = "ann", now_ms: int = T0_MS) -> tuple[int, int]:
-    """What of the user's day is spent, and held."""
+    """Returns the spent and held credits of the user's day."""
     budget = store.budget(owner, now_ms=now_ms)
     assert budget is not None
     return budget.spent, budget.held
 
 
 def quotas(store: Store, account: str = "lab", *, now_ms: int = T0_MS) -> dict[str, tuple[int, int]]:
-    """What of each of the account's meters is spent, and held."""
+    """Returns the spent and held amounts of each of the account's meters."""
     found = store.account(account, now_ms=now_ms)
     assert found is not None
     meters = {"concurrent": found.concurrent, "results": found.results, "credits": found.credits}

@@ -111,7 +111,7 @@ def armed_all(
     every: str = "60s",
     overlap: Overlap = "skip",
 ) -> list[Monitor]:
-    """Many alike, put and armed together."""
+    """Puts and arms many equal monitors together."""
     puts = [PutMonitor(owner, monitor_id, spec(check, every=every, overlap=overlap)) for monitor_id in monitor_ids]
     results = store.put_monitors(puts, monitors_max=MONITORS_MAX, now_ms=T0_MS)
     arm_all(store, due_ms, cadence=replace(EVERY_MINUTE, overlap=overlap), outgoing=isinstance(check, OutgoingCheck))
@@ -127,7 +127,7 @@ def due_of(store: Store, monitor: Monitor, *, now_ms: int = T0_MS) -> Due:
 
 
 def step(due: Due, *, runs: int = 1, after_ms: int = 0) -> Advance:
-    """The advance that makes so many runs, a period apart, and moves on by as many periods."""
+    """Returns the advance that makes this many runs, a period apart, and moves the entry by as many periods."""
     period_ms = due.cadence.every_ms
     firings = tuple(Firing(due.counter + index, due.due_ms + index * period_ms, after_ms) for index in range(runs))
     return Advance(due, due.due_ms + max(runs, 1) * period_ms, firings)

@@ -66,7 +66,7 @@ def test_run_that_may_start_says_so(staged: Store) -> None:
     assert (view.eta.from_, view.eta.to) == (to_text(T0_MS), to_text(T0_MS))
 
 
-def test_run_that_is_due_while_no_daemon_runs_says_that_nobody_takes_it(store: Store) -> None:
+def test_due_run_without_a_daemon_says_that_no_process_takes_it(store: Store) -> None:
     """On AWS functions may do the work, which write no row."""
     provide(store, "a")
     plan(store, make_batch(store), every(10 * SECOND_MS, 5))
@@ -74,7 +74,7 @@ def test_run_that_is_due_while_no_daemon_runs_says_that_nobody_takes_it(store: S
     assert (links(view)[-1], view.eta is None) == (("place", False) if store.traits.remote else ("lease", True))
 
 
-def test_run_behind_a_call_that_is_out_waits_for_its_place(staged: Store) -> None:
+def test_run_behind_a_call_in_flight_waits_for_the_place_of_its_provider(staged: Store) -> None:
     (call,) = claim(staged)
     assert (why(staged, call.record).state, links(why(staged, call.record))) == ("out", ["due", "lease"])
     view = why(staged, "r1", now_ms=T0_MS + 10 * SECOND_MS)
@@ -176,7 +176,7 @@ def test_done_run_says_when_it_started_and_how_it_ended(staged: Store) -> None:
     assert view.chain[2].text == "a answered with 200, as expected."
 
 
-def test_run_that_is_not_there_is_not_found(staged: Store) -> None:
+def test_why_of_a_missing_or_hidden_run_is_not_found(staged: Store) -> None:
     for run in (f"daily/nothing@{DATE}", f"nothing/r0@{DATE}", "nothing", "nothing/0", "ann/nothing#1@0"):
         with pytest.raises(NotFound):
             explain_run(staged, run, viewer=None, now_ms=T0_MS)

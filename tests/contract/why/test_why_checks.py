@@ -78,7 +78,7 @@ def test_run_that_was_made_may_start_now(staged: Store) -> None:
     assert view.eta.to == to_text(NOW_MS)
 
 
-def test_without_a_daemon_the_chain_says_that_nobody_takes_it(store: Store) -> None:
+def test_check_without_a_daemon_says_that_no_process_takes_it(store: Store) -> None:
     store.add_user(user("ann"))
     monitor = make(store)
     remote = store.traits.remote  # there functions may do the work, which write no row
@@ -98,7 +98,7 @@ def test_outgoing_run_waits_for_a_checker_of_its_owner(staged: Store) -> None:
     assert view.eta is None
 
 
-def test_run_that_is_out_and_the_firing_behind_it(staged: Store) -> None:
+def test_why_of_a_leased_run_and_of_the_firing_behind_it(staged: Store) -> None:
     monitor = make(staged)
     fire(staged, NOW_MS)
     (claimed,) = staged.claim(CHECKS, now_ms=NOW_MS, runs_max=1, lease_ms=LEASE_MS)
@@ -112,7 +112,7 @@ def test_run_that_is_out_and_the_firing_behind_it(staged: Store) -> None:
     assert behind.eta.to == to_text(NOW_MS + 2 * MINUTE_MS)
 
 
-def test_parked_run_names_the_one_before_it(staged: Store) -> None:
+def test_parked_run_names_the_run_before_it(staged: Store) -> None:
     monitor = make(staged, overlap="queue")
     fire(staged, NOW_MS)
     (claimed,) = staged.claim(CHECKS, now_ms=NOW_MS, runs_max=1, lease_ms=10 * LEASE_MS)

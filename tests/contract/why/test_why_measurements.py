@@ -66,7 +66,7 @@ def test_full_accounts_are_named_to_admins_alone(staged: Store) -> None:
     assert "lab: concurrent measurements: 1 of 1 in use, 1 needed." in texts(theirs)
 
 
-def test_without_an_account_the_chain_says_so(staged: Store) -> None:
+def test_measurement_without_an_account_says_that_there_is_none(staged: Store) -> None:
     view = why(staged, admitted(staged))
     assert "There is no account yet." in texts(view)
     assert view.eta is None
@@ -89,7 +89,7 @@ def test_full_target_and_pause_of_ripe_are_named_until_they_are_over(staged: Sto
     assert "RIPE asked" not in texts(why(staged, job, 1, now_ms=LATER_MS))
 
 
-def test_measurement_on_its_way_unknown_ongoing_and_done(staged: Store) -> None:
+def test_why_of_a_measurement_follows_its_states_from_sending_to_done(staged: Store) -> None:
     key = add_account(staged)
     job = admitted(staged, 2)
     sending = begin(staged, key)
@@ -115,7 +115,7 @@ def test_disabled_user_and_cancelled_job_are_named(staged: Store) -> None:
     assert why(staged, job).state == "cancelled"
 
 
-def test_job_has_the_chain_of_what_waits_of_it_until_it_is_finished(staged: Store) -> None:
+def test_job_is_explained_by_its_waiting_measurement_until_it_is_finished(staged: Store) -> None:
     key = add_account(staged, "lab", AccountSpec(concurrent=1))
     job = admitted(staged, 2)
     first = send(staged, key)

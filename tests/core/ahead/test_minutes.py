@@ -46,7 +46,7 @@ def load_of(cadence: Cadence, dues: list[int]) -> CadenceLoad:
 
 
 @given(EXACT_MS, st.lists(st.integers(0, 10**9).map(lambda slot: slot * SLOT_MS), min_size=1, max_size=8), SPANS)
-def test_firings_of_whole_seconds_are_those_of_enumerating_them(every_ms: int, grids: list[int], span: Span) -> None:
+def test_counted_firings_of_whole_seconds_equal_enumerated_ones(every_ms: int, grids: list[int], span: Span) -> None:
     cadence = Cadence(every_ms=every_ms)
     dues = [
         due_ms
@@ -75,7 +75,7 @@ def test_firings_of_any_interval_are_at_most_half_a_bucket_away(every_ms: int, g
 
 
 @given(CRONS, ZONES, st.integers(0, 7_200_000), st.integers(1, 6), SPANS)
-def test_firings_of_cron_with_jitter_are_those_of_enumerating_them(
+def test_counted_firings_of_cron_with_jitter_equal_enumerated_ones(
     cron: str, zone: str, jitter_ms: int, monitors: int, span: Span
 ) -> None:
     cadence = Cadence(cron=cron, timezone=zone, jitter_ms=jitter_ms)

@@ -52,7 +52,7 @@ def test_limit_that_allows_nothing_is_the_worst_and_past_minutes_are_not_named()
     assert [(one.minute, one.limit.name) for one in worst] == [(1_045, "shut"), (1_030, "")]
 
 
-def test_nothing_asked_for_has_no_worst_minute() -> None:
+def test_empty_forecast_has_no_worst_minute() -> None:
     assert worst_minutes([], [Limit("monitors", "", [10] * 60)], SPAN, from_minute=0, width=15) == []
     assert sum(one.whole.starts for one in windows([], [], SPAN, width=15)) == 0
 

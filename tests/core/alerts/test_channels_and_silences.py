@@ -51,7 +51,7 @@ def test_apprise_channel_of_a_service_on_the_network_is_saved(url: str) -> None:
         ("workflows://a/b/c?Template=/etc/passwd", "the option 'template' names a file"),
     ],
 )
-def test_apprise_channel_that_is_none_or_reaches_the_machine_is_refused(url: str, words: str) -> None:
+def test_invalid_apprise_url_and_one_that_reaches_the_machine_are_refused(url: str, words: str) -> None:
     problem = channel_url_problem("apprise", url)
     assert problem is not None
     assert words in problem
@@ -118,14 +118,14 @@ def test_silence_begins_now_and_lasts_as_long_as_asked() -> None:
         (SilenceBody("1h", "x" * 201), ["/reason"]),
     ],
 )
-def test_silence_that_cannot_be_is_refused_by_its_fields(body: SilenceBody, pointers: list[str]) -> None:
+def test_invalid_silence_is_refused_by_its_fields(body: SilenceBody, pointers: list[str]) -> None:
     with pytest.raises(InvalidInput) as caught:
         monitor_silence(body, "web", now_ms=NOW_MS)
     assert [problem.pointer for problem in caught.value.errors] == pointers
 
 
 @pytest.mark.parametrize("tag", ["", "a\nb", "x" * 1_000])
-def test_silence_of_a_tag_that_cannot_be_is_refused(tag: str) -> None:
+def test_silence_of_an_invalid_tag_is_refused(tag: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         tag_silence(TagSilenceBody(tag, "1h"), now_ms=NOW_MS)
     assert [problem.pointer for problem in caught.value.errors] == ["/tag"]

@@ -22,13 +22,13 @@ JOB = StoredJob("j1", 1, "ada", "survey", None, "d", 0, 3, 0, 3, 0, 0, 60, 0, 0,
 ALERT = Alert("al_1", "monitor.failing", NOW_MS, "ada", "web", "status 503", {"failures": 3, "since": "", "run": "r"})
 
 
-def test_runs_are_open_until_they_have_ended() -> None:
+def test_open_runs_of_a_day_are_those_that_have_not_ended() -> None:
     counts = [DayCount("shop", "waiting", 2), DayCount("bank", "done", 7), DayCount("bank", "failed", 1)]
     assert open_runs(counts) == 2
     assert open_runs(counts[1:]) == 0
 
 
-def test_alert_of_a_days_end_adds_the_providers_up_and_counts_what_did_not_go_well() -> None:
+def test_alert_of_a_days_end_sums_up_the_providers_and_counts_failures() -> None:
     counts = [DayCount("shop", "done", 5), DayCount("bank", "done", 2), DayCount("bank", "failed", 1)]
     counts.append(DayCount("bank", "unknown", 2))
     alert = day_ended(BATCH, DAY, counts, now_ms=NOW_MS)
@@ -37,14 +37,14 @@ def test_alert_of_a_days_end_adds_the_providers_up_and_counts_what_did_not_go_we
     assert (alert.data["runs"], alert.data["done"], alert.data["failed"], alert.data["unknown"]) == (10, 7, 1, 2)
 
 
-def test_alert_of_a_day_that_ended_well_has_no_reason_and_the_same_day_tells_once() -> None:
+def test_alert_of_a_good_day_has_no_reason_and_the_same_id_each_time() -> None:
     alert = day_ended(BATCH, DAY, [DayCount("shop", "done", 5)], now_ms=NOW_MS)
     assert alert.reason == ""
     assert day_ended(BATCH, DAY, [], now_ms=NOW_MS + 9).id == alert.id
     assert day_ended(replace(BATCH, number=5), DAY, [], now_ms=NOW_MS).id != alert.id
 
 
-def test_alert_of_dead_letters_counts_them_and_is_told_once_for_each_look() -> None:
+def test_alert_of_dead_letters_has_their_number_and_one_id_for_each_look() -> None:
     alert = dead_letters("daily", 7, example="x" * 999, channels=("ops",), since_ms=5, now_ms=NOW_MS)
     assert alert.reason.startswith("7 new dead letters; one of them: xxx")
     assert len(alert.reason) == REASON_CHARS_MAX
@@ -72,7 +72,7 @@ def test_promise_11_alert_of_a_finished_job_says_whether_it_was_successful() -> 
     assert bad.id == good.id
 
 
-def test_job_of_a_removed_user_tells_nobody() -> None:
+def test_finished_job_of_a_removed_user_makes_no_alert() -> None:
     assert job_finished(replace(JOB, owner=""), now_ms=NOW_MS) is None
 
 
@@ -97,7 +97,7 @@ def test_every_event_has_a_title_that_names_its_subject_and_a_severity(event: Ev
     assert severity_of(alert) in get_args(Severity)
 
 
-def test_text_for_people_has_reason_time_figures_and_id_and_leaves_out_what_is_empty() -> None:
+def test_alert_text_has_reason_time_figures_and_id_and_omits_empty_parts() -> None:
     alert = replace(ALERT, data=ALERT.data | {"long_name": "x" * 999, "list": [1]})
     assert text_of(alert).split("\n") == [
         "status 503",

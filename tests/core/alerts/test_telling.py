@@ -108,7 +108,7 @@ def test_delivery_that_has_ended_is_never_due(state: DeliveryState) -> None:
     assert not is_due(Delivery("a", state), now_ms=NOW_MS)
 
 
-def test_delivery_ends_told_or_given_up_and_else_waits_with_its_reason() -> None:
+def test_delivery_ends_as_told_or_given_up_or_waits_with_a_reason() -> None:
     tried = Delivery("a", tries=1, next_ms=NOW_MS + 9, reason="before")
 
     def ended(delivery: Delivery, *, ok: bool = False, final: bool = False) -> Delivery:
@@ -144,7 +144,7 @@ def test_alert_is_told_if_one_channel_took_it_and_open_while_one_waits(ended: tu
 
 
 @given(deliveries, st.integers(0, 99))
-def test_nothing_waits_beyond_the_latest_time_after_a_clock_was_set_back(
+def test_delivery_waits_no_longer_than_the_latest_time_after_a_clock_set_back(
     ended: tuple[Delivery, ...], latest_ms: int
 ) -> None:
     record = with_deliveries(RECORD, ended)

@@ -113,7 +113,7 @@ def test_definition_is_named_with_its_user_if_it_has_one() -> None:
     assert str(Name("provider", "", "shop")) == "provider shop"
 
 
-def test_definition_that_is_shown_is_cut_to_what_its_user_declared() -> None:
+def test_shown_definition_is_reduced_to_the_fields_that_its_user_declared() -> None:
     view = {"id": "ops", "kind": "webhook", "url": "***", "default": True, "created": "2026-11-15T08:00:00.000Z"}
     assert defined("channel", view) == {"kind": "webhook", "url": "***", "default": True}
 

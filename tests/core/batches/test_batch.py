@@ -53,7 +53,7 @@ def pointers(caught: pytest.ExceptionInfo[InvalidInput]) -> list[str]:
         ({"channels": ["a"] * 11}, ["/channels"]),
     ],
 )
-def test_batch_that_cannot_be_is_refused_by_its_fields(document: dict[str, Any], wrong: list[str]) -> None:
+def test_invalid_batch_is_refused_by_its_fields(document: dict[str, Any], wrong: list[str]) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_batch(json.dumps(document).encode(), pointer="/batch")
     assert pointers(caught) == [f"/batch{pointer}" for pointer in wrong]
@@ -81,7 +81,7 @@ def test_stored_batch_comes_back_as_it_was() -> None:
         ({"timeout": "1ms", "expect": {"done": [99]}}, ["/timeout", "/expect/done/0"]),
     ],
 )
-def test_record_that_cannot_be_is_refused_by_its_fields(fields: dict[str, Any], wrong: list[str]) -> None:
+def test_invalid_record_is_refused_by_its_fields(fields: dict[str, Any], wrong: list[str]) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_record(json.dumps(RECORD | fields).encode(), pointer="/records/3")
     assert pointers(caught) == [f"/records/3{pointer}" for pointer in wrong]

@@ -38,14 +38,14 @@ def settle(
 
 
 @pytest.mark.parametrize("code", [200, 201, 204, 299])
-def test_a_good_answer_is_done(code: int) -> None:
+def test_call_with_a_good_status_is_done(code: int) -> None:
     settled = settle(code=code, payload="{}")
     assert (settled.state, settled.verdict, settled.code, settled.payload) == ("done", "good", code, "{}")
     assert (settled.started_ms, settled.ended_ms, settled.latency_ms) == (T0_MS, T0_MS + 40, 40.0)
 
 
 @pytest.mark.parametrize("code", [301, 400, 401, 404, 409, 422])
-def test_any_other_answer_fails_at_once_and_says_nothing_bad_of_the_provider(code: int) -> None:
+def test_call_with_any_other_status_fails_without_counting_against_the_provider(code: int) -> None:
     settled = settle(code=code)
     assert (settled.state, settled.verdict, settled.reason) == ("failed", "good", "why")
 
@@ -61,7 +61,7 @@ def test_an_overloaded_provider_is_tried_again_until_the_last_attempt(code: int)
 
 
 @pytest.mark.parametrize("code", [429, 503])
-def test_too_many_and_unavailable_close_the_provider(code: int) -> None:
+def test_status_429_or_503_closes_the_provider_for_a_while(code: int) -> None:
     settled = settle(code=code, attempt=3)
     assert settled.closed_until_ms == settled.not_before_ms > T0_MS + 40
     assert settle(code=500, attempt=3).closed_until_ms == 0
@@ -109,7 +109,7 @@ def test_promise_9_lookup_settles_an_unknown_call() -> None:
     assert settle(by=by, looks_up=True, method="GET", code=500, attempt=6).state == "unknown"
 
 
-def test_promise_9_a_lost_attempt_is_sent_asked_about_or_held_as_the_policy_says() -> None:
+def test_promise_9_lost_attempt_is_sent_again_looked_up_or_held_by_policy() -> None:
     assert decide_call("POST", policy(unknown="retry"), attempt=2, lost=True) == "send"
     assert decide_call("POST", policy(unknown="look_up"), attempt=2, lost=True) == "look_up"
     assert decide_call("GET", policy(unknown="hold"), attempt=2, lost=True) == "send"
@@ -119,7 +119,7 @@ def test_promise_9_a_lost_attempt_is_sent_asked_about_or_held_as_the_policy_says
     assert held.state == "unknown"
 
 
-def test_attempts_beyond_the_maximum_are_not_sent_but_the_last_is_asked_about() -> None:
+def test_attempt_beyond_the_maximum_is_not_sent_but_may_be_looked_up() -> None:
     given_up = decide_call("GET", POLICY, attempt=6, lost=True)
     assert isinstance(given_up, Refusal)
     assert given_up.state == "failed"

@@ -23,7 +23,7 @@ T0_MS = 1_790_000_000_000
 
 
 @given(st.integers(1, 50), st.integers(0, 60), st.data())
-def test_a_provider_can_start_what_is_due_of_its_held_runs_and_what_has_a_free_place(
+def test_provider_can_start_its_due_held_runs_and_one_run_per_free_place(
     places: int, held: int, data: st.DataObject
 ) -> None:
     policy = policy_of(ProviderSpec("https://a.test", max_in_flight=places))
@@ -33,7 +33,7 @@ def test_a_provider_can_start_what_is_due_of_its_held_runs_and_what_has_a_free_p
 
 
 @given(st.integers(1, 40), st.lists(st.integers(1, 20), min_size=1, max_size=30))
-def test_a_budget_is_divided_evenly_and_nobody_whose_turn_it_is_goes_without(
+def test_claim_budget_is_divided_evenly_and_every_provider_in_turn_gets_a_share(
     runs_max: int, startables: list[int]
 ) -> None:
     shares = divide_budget(runs_max, startables)
@@ -62,13 +62,13 @@ def test_the_first_late_run_is_found() -> None:
     assert first_late([], now_ms=now_ms) is None
 
 
-def test_runs_count_for_the_usual_gap_up_to_the_end_of_the_days_window_while_that_lasts() -> None:
+def test_usual_gap_counts_runs_up_to_the_end_of_an_open_window() -> None:
     assert backlog_until_ms(T0_MS - 1, end_ms=T0_MS) == T0_MS
     assert backlog_until_ms(T0_MS, end_ms=T0_MS) == NEVER_MS
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=1, max_size=GAPS_MAX + 1, unique=True).map(sorted))
-def test_the_usual_gap_is_the_mean_of_the_next_ones(dues: list[int]) -> None:
+def test_usual_gap_is_the_mean_of_the_gaps_between_the_next_runs(dues: list[int]) -> None:
     end_ms = 20_000
     found = backlog(dues, end_ms=end_ms)
     if len(dues) == 1:

@@ -64,7 +64,7 @@ def page(*dues: int) -> Placements:
     return Placements(array("q", range(len(dues))), array("q", [7] * len(dues)), array("q", dues))
 
 
-def test_batch_that_skips_runs_only_what_is_not_missed_yet() -> None:
+def test_plan_of_a_skipping_batch_keeps_only_runs_that_are_not_missed_yet() -> None:
     spec, now_ms = BatchSpec(missed="skip"), WINDOW.start_ms + 2 * HOUR_MS
     dues = page(WINDOW.start_ms, now_ms - 1, now_ms + HOUR_MS)
     kept, missed = without_missed(dues, spec, WINDOW, now_ms=now_ms)
@@ -74,7 +74,7 @@ def test_batch_that_skips_runs_only_what_is_not_missed_yet() -> None:
 
 
 @pytest.mark.parametrize(("missed", "now_ms"), [("once", WINDOW.end_ms), ("skip", WINDOW.start_ms)])
-def test_nothing_is_skipped_of_a_batch_that_catches_up_or_is_on_time(missed: str, now_ms: int) -> None:
+def test_plan_skips_no_run_of_a_batch_that_catches_up_or_is_on_time(missed: str, now_ms: int) -> None:
     dues = page(WINDOW.start_ms, WINDOW.end_ms)
     spec = BatchSpec(missed=missed)  # type: ignore[arg-type]
     kept, gone = without_missed(dues, spec, WINDOW, now_ms=now_ms)

@@ -44,7 +44,7 @@ def policy(expect: ExpectSpec | None = None) -> Policy:
         (503, "retry", "retry"),
     ],
 )
-def test_statuses_mean_the_usual_unless_a_provider_says_otherwise(
+def test_statuses_have_their_default_meaning_unless_a_provider_declares_another(
     code: int, usual: Meaning, of_provider: Meaning
 ) -> None:
     assert meaning_of(code) == meaning_of(code, None, None) == usual
@@ -60,7 +60,7 @@ def test_record_comes_before_its_provider_and_a_status_before_its_class() -> Non
 
 
 @given(codes, st.permutations([200, 409, "4xx", "5xx", 503]), st.integers(0, 5), st.integers(0, 5))
-def test_each_status_has_one_meaning_and_an_unnamed_one_the_usual(
+def test_each_status_has_its_declared_meaning_or_the_default_one(
     code: int, named: list[int | str], first: int, second: int
 ) -> None:
     low, high = sorted((first, second))
@@ -73,7 +73,7 @@ def test_each_status_has_one_meaning_and_an_unnamed_one_the_usual(
         assert meaning_of(code, expect) == meaning_of(code)
 
 
-def test_problems_name_the_place_in_the_list() -> None:
+def test_expect_problems_point_to_the_item_of_the_list() -> None:
     expect = ExpectSpec(done=("2xx", 409), failed=(99, "6xx"), retry=("2xx", 409, "409"))
     assert [(problem.pointer, "too" in problem.detail) for problem in expect_problems(expect)] == [
         ("/expect/failed/0", False),
@@ -84,7 +84,7 @@ def test_problems_name_the_place_in_the_list() -> None:
     ]
 
 
-def test_settlement_follows_what_is_expected() -> None:
+def test_settlement_follows_the_expect_lists_of_record_and_provider() -> None:
     assert settle_call(call(), result(409), policy(PROVIDER), chance=0.5).state == "done"
     refused = settle_call(call(ExpectSpec(failed=(202,))), result(202), policy(PROVIDER), chance=0.5)
     assert (refused.state, refused.reason, refused.verdict) == ("failed", "status 202", "good")
@@ -96,7 +96,7 @@ def test_settlement_follows_what_is_expected() -> None:
     assert settle_call(call(ExpectSpec(retry=("5xx",))), fault, policy(), chance=0.5).state == "failed"
 
 
-def test_record_says_what_its_provider_would_say_for_all() -> None:
+def test_record_may_have_its_own_method_timeout_headers_and_expect() -> None:
     body = b"""{"id": "r", "provider": "p", "method": "DELETE", "timeout": "2s", "headers": {"X-A": "{run}"},
                 "expect": {"done": [404]}}"""
     record = parse_record(body)

@@ -1,4 +1,4 @@
-"""Records that come while their batch's day is on, and days that run again: evenly over the rest, and nobody moves."""
+"""Records added during their batch's day, and reruns: spread evenly over the rest, without moving other runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DAY = Day(1, "daily", "2027-01-15", T0_MS, T0_MS + 10 * HOUR_MS, "planned", None
 WHOLE = Window(T0_MS, T0_MS + 1_000)
 
 
-def test_rest_of_a_day_is_what_is_left_of_its_window_and_never_empty() -> None:
+def test_rest_of_a_day_is_the_remaining_window_and_never_empty() -> None:
     assert rest_of(DAY, now_ms=T0_MS - 5) == Window(T0_MS, DAY.end_ms)
     assert rest_of(DAY, now_ms=T0_MS + HOUR_MS) == Window(T0_MS + HOUR_MS, DAY.end_ms)
     assert rest_of(DAY, now_ms=DAY.end_ms + 7) == Window(DAY.end_ms + 7, DAY.end_ms + 8)
@@ -51,7 +51,7 @@ def test_late_record_is_due_in_the_middle_of_the_largest_gap() -> None:
     assert gap([T0_MS + 100, T0_MS + 800], [T0_MS + 100]) == T0_MS + 450
 
 
-def test_late_record_counts_those_in_that_were_placed_just_before() -> None:
+def test_late_record_keeps_clear_of_records_placed_on_the_same_page() -> None:
     page = no_placements()
     for provider, due_ms in ((7, T0_MS + 500), (8, T0_MS + 250), (7, T0_MS - 400)):
         page.records.append(1)

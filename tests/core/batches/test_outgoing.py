@@ -35,7 +35,7 @@ def test_report_of_failure_is_a_dead_letter_and_does_not_count_against_the_provi
 
 
 @given(attempt=st.integers(1, 4), after_ms=st.none() | st.integers(0, 100_000), chance=st.floats(0, 0.999))
-def test_retry_waits_for_its_back_off_and_for_what_the_worker_asks_until_attempts_are_used_up(
+def test_retry_waits_for_its_back_off_and_the_workers_delay_until_attempts_are_used_up(
     attempt: int, after_ms: int | None, chance: float
 ) -> None:
     run = msgspec.structs.replace(RUN, attempt=attempt)

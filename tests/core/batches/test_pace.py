@@ -125,7 +125,7 @@ policies = st.builds(
 def test_every_run_starts_in_order_and_within_the_policy_whatever_happens(
     by: Policy, offsets_ms: list[int], seed: int
 ) -> None:
-    """Slow and failing calls, workers that vanish with a lease, a claimer that looks only when it is told to."""
+    """Slow and failing calls, workers that vanish with a lease, a claimer that looks only at the announced times."""
     chance = random.Random(seed)
     provider = Provider(by, [T0_MS + offset for offset in offsets_ms], end_ms=T0_MS + 30_000, phase=chance.random())
     now_ms, ready_ms = T0_MS + chance.randrange(0, 40_000), 0
@@ -174,7 +174,7 @@ lanes = st.builds(
 
 
 @given(policies, lanes, fronts, st.floats(0, 0.99))
-def test_looking_before_the_time_that_was_told_finds_nothing(
+def test_look_before_the_announced_time_starts_nothing(
     by: Policy, pace: Pace, front: list[FirstRun], phase: float
 ) -> None:
     backlog = Backlog(500, T0_MS + 10_000)
@@ -191,7 +191,7 @@ def test_looking_before_the_time_that_was_told_finds_nothing(
 
 
 @given(policies, lanes, fronts, st.integers(1, 3))
-def test_never_more_than_asked_for_nor_than_have_a_place(
+def test_starts_never_exceed_the_request_or_the_free_places(
     by: Policy, pace: Pace, front: list[FirstRun], runs_max: int
 ) -> None:
     opening = look(front, by=by, pace=pace, runs_max=runs_max)
@@ -204,7 +204,7 @@ def test_never_more_than_asked_for_nor_than_have_a_place(
     assert begun == fresh[: len(begun)]
 
 
-def test_the_common_case_decides_as_the_general_one() -> None:
+def test_shortcut_for_one_waiting_run_decides_like_the_general_rule() -> None:
     for late_ms in (-1, 0, 1, 250):
         for pace in (Pace(), Pace(closed_until_ms=T0_MS + 1), Pace(failures=99)):
             for by in (POLICY, policy(paused=True)):
@@ -236,7 +236,7 @@ def test_a_closed_provider_starts_nothing_before_it_opens() -> None:
     assert look(waiting(T0_MS + 4_900), pace=pace, now_ms=T0_MS + 5_000).starts
 
 
-def test_after_bad_calls_in_a_row_one_probe_at_a_time_until_a_good_one() -> None:
+def test_open_breaker_lets_one_probe_through_at_a_time_until_one_is_good() -> None:
     by = policy(max_in_flight=3, breaker_failures=2)
     pace = Pace()
     for _ in range(2):
@@ -303,7 +303,7 @@ def test_promise_7_many_providers_that_wake_together_do_not_start_together() -> 
 
 
 def test_a_provider_is_staggered_once_however_late_it_is_looked_at() -> None:
-    """A claimer that has too much to do must not put a run off again and again."""
+    """A busy claimer must not postpone a run again and again."""
     backlog = Backlog(60_000, T0_MS + 10**8)
     front = waiting(T0_MS - 50_000, T0_MS + 10_000)
     first = look(front[:1], backlog=backlog, phase=0.9)

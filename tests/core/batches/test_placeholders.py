@@ -84,7 +84,7 @@ def test_escaped_text_renders_to_itself(text: str) -> None:
     assert render_endpoint(escape(text), HOSTILE) == render_header(escape(text), HOSTILE) == text
 
 
-def test_each_place_escapes_what_is_filled_in() -> None:
+def test_filled_in_values_are_escaped_for_endpoint_header_and_body() -> None:
     assert render_endpoint("/o/{record}?d={date}&r={run}", VALUES) == "/o/r%401?d=2026-11-15&r=b%2Fr%25401%402026-11-15"
     assert render_header("try {attempt} of {run}", VALUES) == "try 2 of b/r%401@2026-11-15"
     assert render_header("{run}|{attempt}", HOSTILE) == "a%0D%0Ab|}}%00%C3%A9/"
@@ -94,7 +94,7 @@ def test_each_place_escapes_what_is_filled_in() -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "}", "{dat", "{{}", "{}", "{Date}", "{date }", "{{date}", "{a{date}}"])
-def test_what_is_no_placeholder_is_refused_with_the_known_ones(text: str) -> None:
+def test_unknown_placeholder_is_refused_with_a_list_of_the_known_ones(text: str) -> None:
     for detail in (text_problem(text), body_problem(json.dumps([text])), body_problem(json.dumps({"a": {"b": text}}))):
         assert detail is not None
         assert "{date}, {due}, {run}, {record}, {attempt}" in detail

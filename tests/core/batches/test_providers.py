@@ -55,7 +55,7 @@ BASE: dict[str, Any] = {"base_url": "https://shop.example/v1"}
         ({"kind": "outgoing", "unknown": "look_up"}, ["/unknown"]),
     ],
 )
-def test_provider_that_cannot_be_is_refused_by_its_fields(document: dict[str, Any], wrong: list[str]) -> None:
+def test_invalid_provider_is_refused_by_its_fields(document: dict[str, Any], wrong: list[str]) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_provider(json.dumps(document).encode(), pointer="/provider")
     assert [problem.pointer for problem in caught.value.errors] == [f"/provider{pointer}" for pointer in wrong]

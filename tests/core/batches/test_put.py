@@ -23,20 +23,20 @@ NOW = RecordState(7, 1, active=True, deleted=False, endpoint="/", body=None)
         (3, 3, False, "replaced"),
     ],
 )
-def test_a_put_states_which_revision_it_has_seen(
+def test_disposition_of_a_put_depends_on_the_expected_revision(
     revision: int | None, expected: int | None, disposition: str, *, same: bool
 ) -> None:
     assert put_disposition(revision=revision, expected=expected, same=same) == disposition
 
 
-def test_a_record_comes_when_it_is_new_or_back_or_has_another_provider() -> None:
+def test_record_joins_the_day_if_it_is_new_restored_activated_or_moved() -> None:
     assert put_record(None, NOW) == ("created", "comes")
     assert put_record(NOW._replace(deleted=True), NOW) == ("created", "comes")
     assert put_record(NOW._replace(active=False), NOW) == ("replaced", "comes")
     assert put_record(NOW._replace(provider=2), NOW) == ("replaced", "comes")
 
 
-def test_a_record_goes_when_it_is_not_active() -> None:
+def test_inactive_record_leaves_the_day() -> None:
     assert put_record(NOW, NOW._replace(active=False)) == ("replaced", "goes")
     assert put_record(None, NOW._replace(active=False)) == ("created", "goes")
 

@@ -18,7 +18,7 @@ def test_run_that_may_have_arrived_is_redriven_to_the_provider_it_was_sent_to() 
     assert redrive_target(sent=1, named=None, unknown=False, there={1, 2}) == 1, "its record was deleted"
 
 
-def test_a_dead_letter_of_a_removed_provider_goes_to_the_other_or_stays() -> None:
+def test_dead_letter_of_a_removed_provider_goes_to_the_provider_that_is_left_or_stays() -> None:
     assert redrive_target(sent=1, named=2, unknown=True, there={2}) == 2
     assert redrive_target(sent=1, named=2, unknown=False, there={1}) == 1
     assert redrive_target(sent=1, named=2, unknown=False, there=set()) is None
@@ -41,7 +41,7 @@ def test_a_rate_widens_the_gap() -> None:
     assert redrive_gap_ms(0, policy_of(ProviderSpec("https://a.test"))) == 1
 
 
-def test_only_a_provider_that_can_be_asked_is_asked_first() -> None:
+def test_redrive_of_an_unknown_run_looks_it_up_first_only_if_the_provider_allows_it() -> None:
     asked = policy_of(ProviderSpec("https://a.test", unknown="look_up", look_up="/calls/{run}"))
     assert asks_first(asked, unknown=True)
     assert not asks_first(asked, unknown=False)

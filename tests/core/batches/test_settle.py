@@ -59,20 +59,20 @@ def test_a_provider_with_one_place_is_looked_at_when_its_retry_is_due() -> None:
     assert look_ms(settlement("failed"), ONE, pace, ready_ms=0) is None
 
 
-def test_a_provider_with_many_places_is_looked_at_at_once() -> None:
+def test_provider_with_many_places_is_looked_at_right_after_a_settlement() -> None:
     assert look_ms(settlement("retry", not_before_ms=T0_MS + 50), MANY, Pace(), ready_ms=T0_MS + 500) == T0_MS
     assert look_ms(settlement("failed"), MANY, Pace(), ready_ms=T0_MS - 5) == T0_MS - 5
 
 
 @given(st.integers(-50, 50), st.lists(st.integers(-50, 50)), st.integers(-50, 50))
-def test_no_run_that_may_start_waits_longer_than_until_the_next_look(first: int, held: list[int], closed: int) -> None:
+def test_next_look_is_never_later_than_the_first_run_that_may_start(first: int, held: list[int], closed: int) -> None:
     ready = first_ready_ms(first, held, closed_until_ms=closed, now_ms=0)
     assert ready >= closed
     earliest = max(min([first, *held]), closed)
     assert ready == earliest if first > 0 else ready <= max(closed, 0)
 
 
-def test_a_provider_without_runs_is_not_looked_at() -> None:
+def test_provider_without_runs_has_no_next_look() -> None:
     assert first_ready_ms(NEVER_MS, [], closed_until_ms=0, now_ms=T0_MS) == NEVER_MS
 
 
@@ -82,7 +82,7 @@ def test_an_attempt_that_never_began_does_not_count() -> None:
 
 
 @given(st.integers(-(10**6), 10**6), st.integers(0, 10**6), st.sampled_from(["out", "retry"]), st.integers(0, 10**5))
-def test_after_the_clock_was_set_back_no_run_is_held_longer_than_was_meant(
+def test_run_is_held_no_longer_than_planned_after_a_clock_set_back(
     started: int, lasts: int, state: Literal["out", "retry"], wait_ms_max: int
 ) -> None:
     held = Held(9, state, T0_MS + started + lasts, 1, 0, T0_MS + started if state == "out" else None)

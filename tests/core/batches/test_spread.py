@@ -76,7 +76,7 @@ def test_promise_7_neighbours_of_a_provider_are_less_than_two_ideal_gaps_apart_a
 
 
 @given(counts_of_providers, window_lengths_ms)
-def test_promise_7_in_milliseconds_rounding_adds_less_than_one(counts: list[int], window_ms: int) -> None:
+def test_promise_7_rounding_to_milliseconds_widens_a_gap_by_less_than_one(counts: list[int], window_ms: int) -> None:
     providers = plan(counts, window_ms=window_ms)
     whole = evenness(all_of(providers), start_ms=0, end_ms=window_ms)
     assert whole.max_gap_ms < whole.ideal_gap_ms + 1
@@ -157,7 +157,7 @@ def test_a_slot_begins_where_the_one_before_it_ends_also_over_midnight() -> None
     ]
 
 
-def test_nothing_to_plan_is_an_empty_plan() -> None:
+def test_plan_without_records_is_empty() -> None:
     assert assign_slots([]) == []
     assert [list(mine) for mine in assign_slots([0, 0])] == [[], []]
     assert [list(mine) for mine in assign_slots([0, 4])] == [[], [0, 1, 2, 3]]
@@ -258,7 +258,7 @@ def test_an_addition_halves_the_largest_gap() -> None:
     assert filled([100, 200, 300, 600, 700, 800, 900], end_ms=1_000, count=1) == [450]
 
 
-def test_an_addition_to_a_gap_of_the_whole_goes_where_its_provider_has_the_most_room() -> None:
+def test_addition_takes_the_gap_farthest_from_other_runs_of_its_provider() -> None:
     whole = [due_ms for due_ms in range(100, 4_000, 100) if due_ms not in (1_000, 2_000, 3_000)]
     near_its_own_runs = [900, 1_100, 3_100]
     found = fill_gaps(whole, near_its_own_runs, start_ms=0, end_ms=4_000, count=1, gap=Gap(100.0, 1_000.0))
@@ -277,9 +277,7 @@ def test_additions_to_equal_gaps_do_not_crowd_the_beginning_of_the_day() -> None
 
 
 @given(st.integers(1, 300), st.integers(1, 300))
-def test_however_many_are_added_to_a_fresh_day_the_largest_gap_is_at_most_twice_the_ideal(
-    fresh: int, count: int
-) -> None:
+def test_additions_to_a_fresh_day_leave_no_gap_above_twice_the_ideal(fresh: int, count: int) -> None:
     dues = list(dues_ms(range(fresh), fresh, start_ms=0, end_ms=DAY_MS))[1:]
     even = evenness([0, *sorted(dues + filled(dues, end_ms=DAY_MS, count=count))], start_ms=0, end_ms=DAY_MS)
     assert even.ratio <= 2.01
@@ -293,7 +291,7 @@ def test_a_late_record_looks_at_a_bounded_part_of_the_rest(place: int, runs: int
 
 
 class Day:
-    """A planned day, changed while it runs; nobody in it is ever moved."""
+    """A planned day that changes while it runs; no run in it is ever moved."""
 
     def __init__(self, counts: list[int], *, seed: int, look_runs: int = LOOK_RUNS) -> None:
         self.chance = random.Random(seed)
@@ -350,7 +348,7 @@ SHAPES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("counts", list(SHAPES.values()), ids=list(SHAPES))
 @pytest.mark.parametrize("seed", [301, 302, 303])
-def test_promise_7_after_thousands_of_adds_and_removes_the_largest_gap_is_at_most_four_ideal_ones(
+def test_promise_7_thousands_of_adds_and_removes_leave_no_gap_above_four_ideal_ones(
     counts: list[int], seed: int
 ) -> None:
     day = Day(counts, seed=seed)
@@ -365,8 +363,8 @@ def test_promise_7_after_thousands_of_adds_and_removes_the_largest_gap_is_at_mos
 @pytest.mark.slow
 @pytest.mark.parametrize("counts", list(SHAPES.values()), ids=list(SHAPES))
 @pytest.mark.parametrize("seed", [301, 302])
-def test_removals_that_run_ahead_of_additions_open_gaps_of_at_most_five(counts: list[int], seed: int) -> None:
-    """Nobody is moved to close them. A rule that minds the whole alone goes over four here as well."""
+def test_random_removals_and_additions_open_no_gap_above_five_times_the_ideal(counts: list[int], seed: int) -> None:
+    """No run is moved to close a gap. A rule for the whole day alone exceeds four here as well."""
     day = Day(counts, seed=seed)
     for step in range(2_000):
         if day.chance.random() < 0.5:
@@ -380,7 +378,7 @@ def test_removals_that_run_ahead_of_additions_open_gaps_of_at_most_five(counts: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("counts", list(SHAPES.values()), ids=list(SHAPES))
-def test_promise_7_records_replaced_provider_by_provider_keep_both_even(counts: list[int]) -> None:
+def test_promise_7_replacing_records_one_by_one_keeps_the_whole_and_each_provider_even(counts: list[int]) -> None:
     day = Day(counts, seed=5)
     for step in range(1_500):
         day.add(day.remove())
@@ -389,7 +387,7 @@ def test_promise_7_records_replaced_provider_by_provider_keep_both_even(counts: 
             assert day.worst_ratio_of_a_provider() < 2
 
 
-def test_a_tenth_removed_at_once_is_made_good_by_as_many_additions() -> None:
+def test_additions_close_the_gaps_of_a_tenth_removed_at_once() -> None:
     day = Day([50] * 10, seed=11)
     for _ in range(20):
         for provider in [day.remove() for _ in range(50)]:
@@ -415,12 +413,12 @@ def test_additions_that_look_at_a_part_of_a_large_day_keep_it_nearly_as_even(cou
 # -- figures
 
 
-def test_evenness_tells_the_largest_gap_and_the_fullest_minute() -> None:
+def test_evenness_has_the_largest_gap_and_the_fullest_minute() -> None:
     dues = [0, 60_000, 60_500, 119_999, 300_000]
     assert evenness(iter(dues), start_ms=0, end_ms=600_000) == (5, 120_000.0, 300_000, 2.5, 3)
 
 
-def test_the_way_over_midnight_is_a_gap_too() -> None:
+def test_evenness_counts_the_gap_over_midnight() -> None:
     assert evenness([400_000, 500_000], start_ms=0, end_ms=600_000).max_gap_ms == 500_000
     assert evenness([250_000], start_ms=0, end_ms=600_000).ratio == 1.0
 

@@ -25,7 +25,7 @@ def run(
     return RunFacts(state, T0_MS, at_ms, attempt, lost, HERE, named)
 
 
-def test_a_run_that_is_wanted_starts() -> None:
+def test_run_of_an_active_record_and_batch_starts() -> None:
     assert judge_run(run(), DAY, now_ms=T0_MS + 1_000) is None
 
 
@@ -67,5 +67,5 @@ def test_a_run_that_missed_its_time_is_skipped_where_its_batch_says_so() -> None
     ),
     paused=st.booleans(),
 )
-def test_nothing_is_decided_before_a_runs_time(facts: RunFacts, *, paused: bool) -> None:
+def test_run_before_its_time_is_not_judged(facts: RunFacts, *, paused: bool) -> None:
     assert judge_run(facts, DAY._replace(paused=paused), now_ms=T0_MS) is None

@@ -29,7 +29,7 @@ def reason(expect: dict[str, Any], body: bytes = b"", **answer: Any) -> str:
     ("status", "code", "good"),
     [(["2xx"], 204, True), (["2xx"], 301, False), ([404, "2xx"], 404, True), (["1xx", "5xx"], 503, True)],
 )
-def test_class_of_statuses_takes_each_of_them(status: list[int | str], code: int, good: bool) -> None:  # noqa: FBT001
+def test_status_class_matches_each_of_its_statuses(status: list[int | str], code: int, good: bool) -> None:  # noqa: FBT001
     assert (reason({"status": status}, code=code) == "") is good
 
 
@@ -48,7 +48,7 @@ HEADERS = {"content-type": "application/json; charset=utf-8", "x-version": "2.4"
         ({"X-Gone": {"matches": ""}}, "the header X-Gone is missing"),
     ],
 )
-def test_header_is_compared_whole_or_as_asked(header: dict[str, Any], words: str) -> None:
+def test_header_is_compared_whole_or_by_its_operator(header: dict[str, Any], words: str) -> None:
     assert reason({"header": header}, headers=HEADERS) == words
 
 

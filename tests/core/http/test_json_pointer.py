@@ -37,7 +37,7 @@ json_values = st.recursive(
         ("/nothing/at/all", MISSING),
     ],
 )
-def test_pointer_finds_what_the_rfc_says(pointer: str, value: Any) -> None:
+def test_pointer_finds_the_values_of_the_rfc_examples(pointer: str, value: Any) -> None:
     assert pointer_problem(pointer) is None
     assert look_up(DOCUMENT, pointer) == value
 
@@ -63,6 +63,6 @@ def test_same_json_values_are_those_with_the_same_text(one: Any, other: Any) -> 
     ("one", "other", "are_same"),
     [(1, 1.0, True), (True, 1, False), (0, False, False), (None, 0, False), ("1", 1, False), ([1], [True], False)],
 )
-def test_json_kinds_are_told_apart(one: Any, other: Any, are_same: bool) -> None:  # noqa: FBT001 - a parameter
+def test_json_kinds_are_distinguished(one: Any, other: Any, are_same: bool) -> None:  # noqa: FBT001 - a parameter
     assert same(one, other) is are_same
     assert same({"a": [one]}, {"a": [other]}) is are_same

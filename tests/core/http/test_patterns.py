@@ -34,7 +34,7 @@ def test_pattern_that_is_too_large_is_refused(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", [r"\pL{1000}", r"(\pL\pN){200}"])
-def test_pattern_that_takes_too_much_memory_is_refused_with_what_helps(pattern: str) -> None:
+def test_pattern_that_takes_too_much_memory_is_refused_with_advice(pattern: str) -> None:
     assert pattern_problem(pattern) == "too large; repeat less, or name fewer characters"
 
 

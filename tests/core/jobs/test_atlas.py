@@ -93,7 +93,7 @@ def envelope(*details: str, status: int = 400, pointer: str | None = None) -> by
         ("A text that nobody has seen before.", Refused("request", "")),
     ],
 )
-def test_every_known_refusal_is_told_apart_by_its_words(text: str, expected: Refused) -> None:
+def test_every_known_refusal_is_recognized_by_its_words(text: str, expected: Refused) -> None:
     for body in (envelope(text), json.dumps({"status": 400, "detail": text}).encode()):
         assert read_answer(measurement(), status=400, body=body) == expected._replace(reason=text)
 
@@ -118,14 +118,16 @@ def test_a_refusal_says_which_field_ripe_points_at() -> None:
         (404, "ping", "Not found.", "global"),
     ],
 )
-def test_only_a_word_about_the_key_takes_the_key_out(status: int, kind: str, text: str, scope: Scope) -> None:
+def test_only_a_refusal_that_mentions_the_key_has_the_scope_key(
+    status: int, kind: str, text: str, scope: Scope
+) -> None:
     answer = read_answer(measurement(kind), status=status, body=envelope(text, status=status))
     assert isinstance(answer, Refused)
     assert answer.scope == scope
     assert text in answer.reason
 
 
-def test_too_many_requests_is_a_pause_for_all_and_retry_after_is_heard() -> None:
+def test_status_429_pauses_everybody_for_the_time_of_retry_after() -> None:
     answer = read_answer(measurement(), status=429, body=b"", retry_after="7")
     assert answer == Refused("global", "RIPE asks for a pause (429): an empty body", retry_after_ms=7_000)
     vague = read_answer(measurement(), status=429, retry_after="soon")
@@ -134,7 +136,7 @@ def test_too_many_requests_is_a_pause_for_all_and_retry_after_is_heard() -> None
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 302, 404])
-def test_a_page_instead_of_an_answer_blames_neither_key_nor_measurement(status: int) -> None:
+def test_html_page_instead_of_an_answer_is_a_refusal_for_everybody(status: int) -> None:
     answer = read_answer(measurement(), status=status, body=PAGE)
     assert isinstance(answer, Refused)
     assert answer.scope == "global"
@@ -184,7 +186,7 @@ def judge(status: int, *, delivered: int = 0, scheduled: int | None = None, late
     return judge_status(status, delivered=delivered, scheduled=scheduled, now_ms=NOW_MS, deadline_ms=deadline)
 
 
-def test_promise_11_only_stopped_is_success_and_the_rest_are_what_they_are() -> None:
+def test_promise_11_only_the_status_stopped_is_success() -> None:
     assert [judge(status) for status in (0, 1, 2, 6)] == [Ongoing()] * 4
     assert judge(4) == Succeeded()
     for status, word in ((5, "credits ran out"), (7, "never ran"), (8, "denied")):
@@ -196,7 +198,7 @@ def test_promise_11_only_stopped_is_success_and_the_rest_are_what_they_are() -> 
 
 
 @pytest.mark.parametrize("status", [-1, 3, 9, 10, 77])
-def test_promise_11_a_status_nobody_knows_fails_and_is_told(status: int) -> None:
+def test_promise_11_unknown_status_of_ripe_fails_and_is_reported(status: int) -> None:
     verdict = judge(status)
     assert isinstance(verdict, Failed)
     assert verdict.unknown_status
@@ -243,12 +245,12 @@ def test_text_that_is_no_marker_is_not_parsed_as_one(text: str) -> None:
     assert found is None or marker_tag(found) == text
 
 
-def test_a_marker_with_a_leading_zero_is_not_ours() -> None:
+def test_marker_with_a_leading_zero_is_not_parsed() -> None:
     assert parse_marker_tag("paceline-site1-j7-03") is None
     assert parse_marker_prefix("[paceline:site1:j7:03:1]") is None
 
 
-def test_a_client_id_is_stable_told_apart_and_cannot_be_guessed_without_the_secret() -> None:
+def test_client_id_is_stable_unique_and_cannot_be_guessed_without_the_secret() -> None:
     one = client_id("alice", b"secret")
     assert one == client_id("alice", b"secret")
     assert len({one, client_id("bob", b"secret"), client_id("alice", b"other")}) == 3
@@ -295,7 +297,7 @@ def test_sent_measurement_carries_its_marker_and_an_anonymous_client_id() -> Non
     assert "start_time" not in json.loads(request_body(one, MARKER, client="c" * 64, now_ms=NOW_MS + 60_000))
 
 
-def test_a_key_that_lacks_a_permission_is_told_which() -> None:
+def test_check_of_a_key_names_the_missing_permission() -> None:
     good = {"/credits/": 200, "/measurements/my/": 200, "/keys/": 200}
     grants = frozenset({"measurements.create_measurement", "measurements.stop_measurement"})
     assert key_problems(good, grants) == []
@@ -309,7 +311,7 @@ def test_a_key_that_lacks_a_permission_is_told_which() -> None:
     assert "measurements.create_measurement" in missing
 
 
-def test_key_whose_trial_is_forbidden_is_told_what_it_may_not_do() -> None:
+def test_check_of_a_key_names_the_action_that_ripe_forbids() -> None:
     reads = {"/credits/": 200, "/measurements/my/": 200, "/keys/": 403}
     good = {"measurements.create_measurement": 400, "measurements.stop_measurement": 404}
     assert key_problems(reads, None, good) == []
@@ -334,7 +336,7 @@ def test_permission_that_nothing_has_shown_is_named() -> None:
         ({"errors": ["text", {"source": "x", "detail": "first"}, {"title": "second"}]}, "first; second"),
     ],
 )
-def test_refusal_in_an_unusual_shape_still_tells_its_words(error: dict[str, Any], words: str) -> None:
+def test_refusal_in_an_unusual_shape_keeps_its_words(error: dict[str, Any], words: str) -> None:
     assert read_answer(measurement(), status=400, body=json.dumps({"error": error}).encode()) == Refused(
         "request", words
     )

@@ -29,7 +29,9 @@ STATES: tuple[MeasurementState, ...] = get_args(MeasurementState)
 
 
 @given(st.integers(1, 2**32 - 1), st.integers(0, 9_999), st.integers(0, JobLimits().definitions_max - 1))
-def test_older_id_is_computed_and_leads_back_and_is_no_newer_one(job: int, index: int, definition: int) -> None:
+def test_older_id_is_split_back_into_its_parts_and_never_read_as_a_newer_id(
+    job: int, index: int, definition: int
+) -> None:
     handle = job << 14 | index
     number = id_of(handle, definition, number=None)
     assert number == job << 21 | index << 7 | definition
@@ -64,7 +66,7 @@ def test_number_in_a_jobs_block_leads_to_its_definition(
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("told", [None, 0, 1, 2, 4, 5, 6, 7, 8, 99])
 @pytest.mark.parametrize("sent", [True, False])
-def test_the_first_sieve_lets_every_state_pass_that_has_the_status(
+def test_states_for_a_status_include_every_state_that_shows_it(
     state: MeasurementState, told: int | None, *, sent: bool
 ) -> None:
     status = status_of(state, told, sent=sent)

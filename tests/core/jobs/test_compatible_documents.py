@@ -36,7 +36,7 @@ def document(one: Shown, created_ms: int | None = NOW_MS - 5_500) -> dict[str, A
     return document_of(one, created_ms=created_ms, base_url=BASE)
 
 
-def test_document_of_a_one_off_has_what_ripes_clients_read() -> None:
+def test_document_of_a_one_off_has_the_fields_that_ripes_clients_read() -> None:
     found = document(shown(scheduled=10))
     assert found["id"] == id_of_number(40)
     assert found["status"] == {"id": 2, "name": "Ongoing", "when": "2027-01-15T08:00:00"}
@@ -104,7 +104,7 @@ def test_every_measurement_of_a_job_has_as_many_numbers_as_the_longest_needs() -
     assert stride_of(Job((measurement(), TWO, measurement()))) == 2
 
 
-def test_no_status_asked_for_means_any_state() -> None:
+def test_filter_without_a_status_allows_any_state() -> None:
     assert states_for(None) == ()
 
 
@@ -140,7 +140,7 @@ def test_result_filter_is_read_as_ripes_clients_write_it(query: dict[str, str], 
         ({"probe_ids": "\u0661"}, "/query/probe_ids"),
     ],
 )
-def test_result_filter_that_cannot_be_is_refused_by_its_parameter(query: dict[str, str], pointer: str) -> None:
+def test_invalid_result_filter_is_refused_by_its_parameter(query: dict[str, str], pointer: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_result_filter(query, now_ms=NOW_MS)
     assert [problem.pointer for problem in caught.value.errors] == [pointer]

@@ -119,7 +119,7 @@ def test_filter_that_is_not_known_is_named_and_ignored() -> None:
         ({"id__in": ",".join(map(str, range(IDS_MAX + 1)))}, "/query/id__in"),
     ],
 )
-def test_list_that_cannot_be_given_is_refused_by_its_parameter(query: dict[str, str], pointer: str) -> None:
+def test_list_with_a_wrong_parameter_is_refused_by_its_name(query: dict[str, str], pointer: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_wanted(query)
     assert [problem.pointer for problem in caught.value.errors] == [pointer]

@@ -53,7 +53,7 @@ def measurement(*definitions: dict[str, Any], probes: int = 1, **fields: Any) ->
         ({"type": "ntp"}, 10),
     ],
 )
-def test_a_result_costs_what_ripe_says_and_twice_that_in_a_one_off(definition: dict[str, Any], unit: int) -> None:
+def test_result_costs_the_price_of_ripe_and_twice_that_in_a_one_off(definition: dict[str, Any], unit: int) -> None:
     once = measurement(definition, is_oneoff=True)
     often = measurement(definition, stop_time=NOW_S + 60)
     assert credits_per_result(often, often.definitions[0]) == unit
@@ -91,7 +91,7 @@ def test_a_start_in_the_past_costs_no_more_than_one_that_is_now() -> None:
     assert price(late, now_ms=NOW_MS) == price(now, now_ms=NOW_MS)
 
 
-def test_a_job_costs_the_sum() -> None:
+def test_cost_of_a_job_is_the_sum_of_its_measurements() -> None:
     one = price(measurement({"type": "ping"}, is_oneoff=True), now_ms=NOW_MS)
     assert add_costs([one, one]) == Cost(*(2 * getattr(one, name) for name in one.__struct_fields__))
     assert add_costs([]) == Cost(0, 0, 0, 0, 0)

@@ -50,13 +50,13 @@ COST = Cost(credits=60, results=10, concurrent=1, daily_credits=60, daily_result
 
 
 @given(job=st.integers(1, 2**40), index=st.integers(0, 2**14 - 1), attempt=st.integers(0, 9_999))
-def test_handles_and_holds_keep_what_they_are_made_of(job: int, index: int, attempt: int) -> None:
+def test_handles_and_holds_are_split_back_into_their_parts(job: int, index: int, attempt: int) -> None:
     hold = hold_of(handle_of(job, index), attempt)
     assert (hold >> 28, hold >> 14 & 16_383, hold & 16_383) == (job, index, attempt)
 
 
 @given(number=st.integers(0, 10**17))
-def test_key_names_and_numbers_are_each_others(number: int) -> None:
+def test_key_id_and_key_number_convert_into_each_other(number: int) -> None:
     assert key_number(key_id(number)) == number
 
 
@@ -79,7 +79,9 @@ def stored(digest: str) -> StoredJob:
 
 
 @given(limit=st.integers(0, 500), spent=st.integers(0, 300), held=st.integers(0, 300), count=st.integers(1, 5))
-def test_job_is_admitted_only_within_what_is_left_of_the_day(limit: int, spent: int, held: int, count: int) -> None:
+def test_job_is_admitted_only_within_the_remaining_credits_of_the_day(
+    limit: int, spent: int, held: int, count: int
+) -> None:
     budget = budget_of(limit, spent=spent, held=held, now_ms=NOW_MS)
     refused = refuse_submission("d", reserved_of(submission(count)), budget, None)
     if spent + held + 60 * count > limit:
@@ -148,7 +150,7 @@ def test_send_clears_only_refusals_whose_wait_is_over() -> None:
     assert not clears_target(TargetFull("t", 6, 1, "a"), now_ms=5)
 
 
-def test_job_goes_only_if_it_finished_before_without_webhook_or_slot() -> None:
+def test_job_may_be_removed_only_if_it_finished_earlier_without_open_webhook_or_slot() -> None:
     assert may_be_removed(finished_ms=4, hook_ms=None, slots=0, before_ms=5)
     assert not may_be_removed(finished_ms=5, hook_ms=None, slots=0, before_ms=5)
     assert not may_be_removed(finished_ms=None, hook_ms=None, slots=0, before_ms=5)
@@ -185,7 +187,7 @@ def test_account_has_one_limit_and_one_name_for_each_meter() -> None:
 
 
 @given(before_ms=st.integers(0, 10**13))
-def test_meters_of_days_that_were_over_by_then_go(before_ms: int) -> None:
+def test_meters_are_removed_for_the_days_before_a_time(before_ms: int) -> None:
     day = days_before(before_ms)
     assert day * 86_400_000 <= before_ms < (day + 1) * 86_400_000
 

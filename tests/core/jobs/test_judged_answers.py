@@ -37,7 +37,7 @@ def judge(answer: Answer, gates: Gates = OPEN) -> tuple[SendOutcome, RefusalEffe
     return judge_answer(ITEM, answer, gates, settle_ms=5_000, now_ms=NOW_MS, chance=0.0)
 
 
-def test_created_measurement_is_sent_and_concerns_nobody_else() -> None:
+def test_created_measurement_counts_as_sent_and_pauses_nothing() -> None:
     assert judge(Created((7, 8))) == (Sent((7, 8)), None)
 
 

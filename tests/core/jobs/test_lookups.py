@@ -54,7 +54,7 @@ def test_earliest_whole_attempt_is_adopted_and_nothing_of_others() -> None:
     assert judged(sent(attempt=3), found)[0] == Sent((31, 32))
 
 
-def test_listed_measurement_whose_description_somebody_changed_counts_for_this_attempt() -> None:
+def test_listed_measurement_with_a_changed_description_counts_for_this_attempt() -> None:
     found = Found((Listed(5, 2, "renamed"), listed(6)))
     assert judged(sent(), found)[0] == Sent((5, 6))
 

@@ -145,7 +145,7 @@ def test_a_wrong_field_of_a_definition_is_named(wrong: dict[str, Any], pointer: 
     assert word in found.detail
 
 
-def test_wifi_is_refused_in_so_many_words() -> None:
+def test_wifi_measurement_is_refused_as_restricted() -> None:
     found = problem(request({"type": "wifi", "ssid": "eduroam"}))
     assert found.pointer == "/definitions/0/type"
     assert "restricted" in found.detail
@@ -213,11 +213,11 @@ def test_every_kind_of_probe_source_is_accepted(kind: str, value: int | str) -> 
         ("region", "x" * 65),
     ],
 )
-def test_a_probe_source_that_cannot_be_is_named(kind: str, value: int | str) -> None:
+def test_invalid_probe_source_is_named(kind: str, value: int | str) -> None:
     assert problem(sources({"requested": 1, "type": kind, "value": value})).pointer == "/probes/0/value"
 
 
-def test_all_probes_that_match_have_no_price() -> None:
+def test_request_for_all_matching_probes_is_refused_because_it_has_no_price() -> None:
     found = problem(sources({"requested": -1, "type": "area", "value": "WW"}))
     assert found.pointer == "/probes/0/requested"
     assert "price" in found.detail
@@ -237,7 +237,7 @@ def test_probe_tags_may_be_null() -> None:
     assert measurement.probes[0].tags.include == ("system-ipv4-works",)
 
 
-def test_a_one_off_is_said_of_the_request_or_of_the_definition() -> None:
+def test_one_off_flag_may_stand_in_the_request_or_in_the_definition() -> None:
     one = parse_one(request(definition(is_oneoff=True), is_oneoff=None))
     both = parse_one(request(definition(is_oneoff=True)))
     whole = parse_one(request())
@@ -279,7 +279,7 @@ def test_dns_asks_a_target_or_the_probes_own_resolver() -> None:
     assert targets_of(parse_one(request(bare | {"use_probe_resolver": True}))) == frozenset()
 
 
-def test_targets_are_told_apart_as_names_are() -> None:
+def test_targets_are_compared_as_host_names() -> None:
     measurement = parse_one(request(definition(target="Example.ORG."), definition(target="example.org")))
     assert targets_of(measurement) == {"example.org"}
 
@@ -325,7 +325,7 @@ def test_an_unknown_field_is_refused_in_a_job_and_handed_on_for_ripes_own_client
     assert parse_stored_measurement(encode_measurement(measurement)) == measurement
 
 
-def test_ripes_own_clients_are_told_the_pointer_without_a_job_around_it() -> None:
+def test_pointer_of_an_error_in_a_ripe_request_has_no_job_prefix() -> None:
     for one, pointer in (
         (request(definition(af=5)), "/definitions/0/af"),
         (request({"type": "wifi"}), "/definitions/0/type"),

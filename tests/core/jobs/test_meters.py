@@ -66,7 +66,7 @@ def test_promise_8_all_limits_of_a_send_are_taken_together_or_not_at_all() -> No
     assert (both.meters[SLOTS].held, both.meters[CREDITS].held) == (1, 100)
 
 
-def test_a_hold_is_settled_on_what_was_used_and_the_rest_comes_back() -> None:
+def test_settled_hold_charges_the_actual_usage_and_returns_the_rest() -> None:
     hold, meters, first = taken({CREDITS: 60}, some_meters())
     end = close(hold, {CREDITS: 25}, meters, now_ms=NOW_MS)
     assert (end.meters[CREDITS].spent, end.meters[CREDITS].held) == (25, 0)
@@ -135,7 +135,7 @@ def test_limit_lowered_below_usage_releases_nothing_and_admits_nothing() -> None
     assert room_ms(slots, 4, now_ms=NOW_MS) == NOW_MS + 9
 
 
-def test_promise_8_a_lagging_counter_never_lowers_what_we_know() -> None:
+def test_promise_8_lagging_counter_never_lowers_our_own_usage() -> None:
     meter = Meter(CREDITS, 1_000, "sliding", spent=300, held=200)
     assert used(sync(meter, Reading(NOW_MS, figure=0, visible=lagging_visible(meter)))) == 500
     assert used(sync(meter, Reading(NOW_MS, figure=700, visible=lagging_visible(meter)))) == 700
@@ -154,7 +154,7 @@ def test_a_slot_that_ripe_cannot_show_yet_is_not_forgotten() -> None:
     assert used(sync(meter, Reading(NOW_MS, figure=7, visible=5))) == 11
 
 
-def test_after_a_refusal_there_is_less_room_until_a_later_reading() -> None:
+def test_refusal_lowers_the_room_of_a_meter_until_a_later_reading() -> None:
     meter = refused(Meter(RESULTS, 1_000, "sliding", spent=100), 50, now_ms=NOW_MS)
     assert room(meter) == 49
     assert sync(meter, Reading(NOW_MS - 1, figure=0, visible=0)) == meter

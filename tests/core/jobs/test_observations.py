@@ -133,7 +133,7 @@ def test_probes_are_known_once_ripe_lists_some() -> None:
     assert scheduled_of(observe(ITEM, {})) == (None, None)
 
 
-def test_price_that_ripe_names_otherwise_is_told_with_both_figures() -> None:
+def test_price_that_differs_from_ripes_is_reported_with_both_figures() -> None:
     one, two = observe(ITEM, {101: Listed(101, 2, credits_per_result=999), 102: Listed(102, 2)})
     assert price_differences(ITEM, [one, two]) == [PriceDiffers(101, 999, 6)]
     one, two = observe(ITEM, {101: Listed(101, 2, credits_per_result=6)})

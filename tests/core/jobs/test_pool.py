@@ -79,15 +79,15 @@ def simulate_sends(accounts: list[Account], *, sends: int, seed: int, gap_ms: in
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_use_is_even_over_equal_accounts(seed: int) -> None:
+def test_equal_accounts_are_used_evenly(seed: int) -> None:
     ends = simulate_sends([account(f"a{i}") for i in range(10)], sends=3_000, seed=seed, gap_ms=800).values()
     assert jain([used(one.credits) for one in ends]) >= 0.99
     assert jain([used(one.results) for one in ends]) >= 0.99
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_use_is_even_also_when_every_slot_is_taken(seed: int) -> None:
-    """Who has a free slot is then no choice of ours; what it is given is."""
+def test_equal_accounts_are_used_evenly_even_when_every_slot_is_taken(seed: int) -> None:
+    """The pool then cannot choose which account has a free slot, only what it is given."""
     ends = simulate_sends([account(f"a{i}") for i in range(10)], sends=3_000, seed=seed, gap_ms=500).values()
     assert jain([one.sends for one in ends]) >= 0.99
     assert jain([used(one.credits) for one in ends]) >= 0.99
@@ -96,7 +96,7 @@ def test_use_is_even_also_when_every_slot_is_taken(seed: int) -> None:
 
 @given(st.lists(st.integers(1, 300), min_size=8, max_size=60))
 def test_waiting_user_is_not_passed_over_for_long(sizes: list[int]) -> None:
-    """Of one account: every second send takes the first, so what has n before it goes within 2n + 2 sends."""
+    """With one account every second send takes the first user: a user behind n others is served within 2n + 2 sends."""
     one = account("a")
     waiting = [(number, cost(6 * size, size)) for number, size in enumerate(sizes)]
     sent: list[int] = []
@@ -110,7 +110,7 @@ def test_waiting_user_is_not_passed_over_for_long(sizes: list[int]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_use_is_in_proportion_to_unequal_limits(seed: int) -> None:
+def test_accounts_with_unequal_limits_are_used_in_proportion(seed: int) -> None:
     ends = simulate_sends(
         [account(f"a{i}", scale=1 + i % 4) for i in range(8)], sends=3_000, seed=seed, gap_ms=800
     ).values()
@@ -180,7 +180,7 @@ def test_a_slot_that_is_overdue_is_looked_for_again_and_not_without_a_pause() ->
     assert (decision.until_ms, decision.room_ms) == (NOW_MS + LOOK_AGAIN_MS_MIN, NOW_MS)
 
 
-def test_an_account_is_back_when_its_pause_is_over() -> None:
+def test_closed_account_is_used_again_when_its_pause_is_over() -> None:
     pool = make_pool([account(closed_until_ms=NOW_MS + 5_000, reason="429")])
     decision = choose(cost(), pool, now_ms=NOW_MS)
     assert isinstance(decision, Wait)

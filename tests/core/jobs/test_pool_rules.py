@@ -38,7 +38,7 @@ class Flight(NamedTuple):
     start_ms: int
     account: str
     credits: int
-    """Delivered in the end."""
+    """Credits of the results that are delivered in the end."""
 
 
 class Over(NamedTuple):
@@ -169,7 +169,7 @@ def overspend(rule_of: Callable[[Ripe], OverwriteWhenIdle | Holds], seed: int) -
 
 
 @pytest.mark.slow
-def test_promise_8_overwriting_when_idle_overspends_where_holds_do_not() -> None:
+def test_promise_8_overwriting_counters_when_idle_overspends_and_reservations_do_not() -> None:
     theirs = [overspend(OverwriteWhenIdle, seed) for seed in range(5)]
     ours = [overspend(Holds, seed) for seed in range(5)]
     print(*(f"seed {seed}: {pair}" for seed, pair in enumerate(zip(theirs, ours, strict=True))), sep="\n")

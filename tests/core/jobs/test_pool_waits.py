@@ -67,7 +67,7 @@ def test_type_that_no_enabled_account_may_make_is_refused() -> None:
     assert refused == Refuse("no account may make http measurements: not permitted")
 
 
-def test_wait_for_a_busy_account_names_the_bar_of_the_other() -> None:
+def test_wait_names_both_the_busy_account_and_the_barred_one() -> None:
     pool = make_pool([account("a", barred=(NO_HTTP,)), account("b", concurrent=BUSY)])
     wait = choose(cost(), pool, now_ms=NOW_MS, types=HTTP)
     assert isinstance(wait, Wait)
@@ -105,7 +105,7 @@ def test_reservation_passes_accounts_that_may_not_make_the_type() -> None:
         [account(balance=CreditBalance(0, 0, NOW_MS))],
     ],
 )
-def test_nothing_is_reserved_if_it_is_not_known_when_there_is_room(accounts: list[Account]) -> None:
+def test_reservation_is_not_made_while_the_time_of_free_room_is_unknown(accounts: list[Account]) -> None:
     assert reserve(cost(), make_pool(accounts), now_ms=NOW_MS, types=HTTP) is None
 
 
@@ -169,7 +169,7 @@ def test_room_comes_at_the_first_time_at_which_there_is_enough(
         assert at_ms == NOW_MS or room_at(meter, at_ms - 1) < amount
 
 
-def test_balance_is_what_ripe_says_less_what_it_has_not_booked_yet() -> None:
+def test_balance_is_ripes_figure_less_the_usage_that_ripe_has_not_booked_yet() -> None:
     spend = Meter("credits", 1_000, "sliding", spent=300, held=50)
     assert read_balance(None, spend, Reading(NOW_MS, 5_000, 200)) == CreditBalance(4_850, 5_000, NOW_MS)
     assert read_balance(None, spend, Reading(NOW_MS, 5_000, 400)) == CreditBalance(4_950, 5_000, NOW_MS)
@@ -182,7 +182,7 @@ def test_older_reading_of_a_balance_does_not_replace_a_newer_one() -> None:
     assert read_balance(known, spend, Reading(NOW_MS, 5_000, 0)).free == 5_000
 
 
-def test_refusal_for_want_of_credits_lowers_the_balance_and_never_raises_it() -> None:
+def test_refusal_for_lack_of_credits_lowers_the_balance_and_never_raises_it() -> None:
     assert refuse_balance(CreditBalance(10, 12, 5), 60, now_ms=NOW_MS) == CreditBalance(10, 12, NOW_MS)
     assert refuse_balance(CreditBalance(100, 120, 5), 60, now_ms=NOW_MS) == CreditBalance(59, 120, NOW_MS)
 

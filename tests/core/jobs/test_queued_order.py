@@ -71,7 +71,9 @@ owners = st.lists(st.sampled_from("abc"), min_size=1, max_size=8).map(sorted)
 
 
 @given(owners=owners, first=st.integers(-1, 7))
-def test_promise_13_users_keep_their_turns_and_nobody_is_dropped_or_doubled(owners: list[str], first: int) -> None:
+def test_promise_13_users_keep_their_turns_and_no_measurement_is_dropped_or_doubled(
+    owners: list[str], first: int
+) -> None:
     items = [stored(number, owner) for number, owner in enumerate(owners)]
     chosen = items[first] if 0 <= first < len(items) else None
     ordered = in_turn(items, ROOMY, chosen, now_ms=NOW_MS)
@@ -82,7 +84,7 @@ def test_promise_13_users_keep_their_turns_and_nobody_is_dropped_or_doubled(owne
     assert rest == sorted(rest)
 
 
-def test_of_one_users_measurements_the_one_that_evens_the_accounts_out_goes_first() -> None:
+def test_measurement_that_evens_out_the_accounts_goes_first_among_those_of_a_user() -> None:
     used = msgspec.structs.replace(account().credits, spent=500_000)
     pool = make_pool([account(sends=1), account("b", credits=used)])
     small, large = costing(1, 10), costing(2, 250_000)
@@ -113,7 +115,7 @@ def test_next_look_is_sooner_while_an_account_has_room() -> None:
     assert next_look(waits, ROOMY, now_ms=NOW_MS) == (WAIT.reason, NOW_MS + ROOM_LEFT_MS)
 
 
-def test_more_of_the_queue_may_fit_only_if_it_was_not_read_whole_and_there_is_room() -> None:
+def test_unread_part_of_the_queue_may_fit_only_if_accounts_have_room() -> None:
     items = [stored(1, "ada"), stored(2, "ada"), stored(3, "bob")]
 
     def may(users_max: int, each_max: int) -> bool:

@@ -32,9 +32,7 @@ def test_next_turns_are_the_ready_users_served_longest_ago(queue: list[Turn], us
 
 
 @given(queue=queues, users_max=st.integers(1, 25))
-def test_user_with_nothing_queued_leaves_exactly_when_the_look_for_ready_users_comes_by(
-    queue: list[Turn], users_max: int
-) -> None:
+def test_user_with_nothing_queued_leaves_the_queue_when_its_turn_is_passed(queue: list[Turn], users_max: int) -> None:
     ready, leaving = next_turns(sorted(queue), users_max=users_max)
     last = ready[-1] if len(ready) == users_max else None
     assert leaving == [turn for turn in sorted(queue) if not turn.has_queued and (last is None or turn < last)]

@@ -82,7 +82,7 @@ def test_send_is_not_begun_without_a_usable_account_a_free_place_or_attempts() -
     assert ended == EndsUnsent("failed", "refused 9999 times; last: full")
 
 
-def test_unknown_balance_refuses_nothing_and_a_low_one_says_what_is_left() -> None:
+def test_unknown_balance_refuses_nothing_and_a_low_one_names_the_rest() -> None:
     assert short_of_balance("lab", COST, None) is None
     assert short_of_balance("lab", COST, 60) is None
     assert short_of_balance("lab", COST, 59) == Short("account/lab/balance", 60, 59, 59, NEVER_MS)
@@ -103,7 +103,7 @@ def test_only_sends_whose_intent_is_old_are_given_up() -> None:
     assert not is_given_up("unknown", 9, intent_before_ms=10)
 
 
-def test_cancel_ends_what_was_not_sent_and_stops_the_rest() -> None:
+def test_cancel_ends_unsent_measurements_and_stops_the_others() -> None:
     found = {state: cancel(state) for state in get_args(MeasurementState)}
     assert {state for state, what in found.items() if what == "end"} == {"queued", "parked"}
     assert {state for state, what in found.items() if what == "stop"} == {"sending", "unknown", "ongoing"}
@@ -111,7 +111,7 @@ def test_cancel_ends_what_was_not_sent_and_stops_the_rest() -> None:
 
 
 @given(held=amounts, used=amounts)
-def test_user_pays_what_was_used_and_never_more_than_was_held(held: int, used: int) -> None:
+def test_user_pays_for_actual_usage_and_never_more_than_the_reservation(held: int, used: int) -> None:
     found = settle(held, used)
     assert found.credits == min(held, used)
     assert found.credits + found.overrun == used
@@ -170,7 +170,7 @@ def test_definitions_in_some_states_are_counted_without_a_look_at_ended_measurem
 
 
 @given(spent=amounts, results=amounts)
-def test_end_frees_every_slot_and_leaves_on_the_day_no_more_than_was_held_for_it(spent: int, results: int) -> None:
+def test_end_of_a_measurement_frees_its_slots_and_charges_at_most_the_reservation(spent: int, results: int) -> None:
     slots, day_results, day_credits = account_actual(COST, credits_spent=spent, results=results)
     assert slots == 0
     assert day_results == min(results, COST.daily_results)

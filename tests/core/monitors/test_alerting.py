@@ -1,4 +1,4 @@
-"""Health follows outcomes: thresholds, what is told, the limit of an hour, lateness and certificates."""
+"""Health follows outcomes: thresholds, alerts, the hourly limit, lateness and certificates."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def fold(
 
 
 def naive(outcomes: str, *, after: int, recover: int) -> tuple[bool, int, list[str]]:
-    """Health after a history, told from the whole of it at each step."""
+    """Health after a history, recomputed from all of it at each step."""
     failing, events = False, []
     for length in range(1, len(outcomes) + 1):
         history = outcomes[:length]
@@ -104,7 +104,7 @@ def test_failing_alert_says_why_since_when_and_through_which_channels() -> None:
     assert recovered.data["since"] == failing.data["since"]
 
 
-def test_record_of_a_monitor_that_does_well_is_empty() -> None:
+def test_health_record_of_a_healthy_monitor_is_empty() -> None:
     assert fold("++-+-+++", subject(after=2))[0] == NO_RECORD
     assert encode_health(NO_RECORD) is None
     record, _ = fold("-+", subject(), every_ms=MINUTE_MS)
@@ -121,7 +121,7 @@ def test_edit_of_the_policy_counts_from_the_next_outcome() -> None:
     assert (record.failing, told) == (True, [])
 
 
-def test_late_is_told_once_and_ends_with_the_next_outcome() -> None:
+def test_late_alert_is_sent_once_and_ends_with_the_next_outcome() -> None:
     record, (late,) = turn_late(NO_RECORD, HOME, counter=3, due_ms=T0_MS, now_ms=T0_MS + 6 * MINUTE_MS)
     assert (late.event, late.reason) == ("monitor.late", "nobody has started its run for 6m")
     assert late.data == {"run": "ann/home#7@3", "since": to_text(T0_MS), "late_for_s": 360.0}
@@ -133,7 +133,7 @@ def test_late_is_told_once_and_ends_with_the_next_outcome() -> None:
     assert after.late_ms == 0
 
 
-def test_failing_monitor_that_was_late_is_told_to_be_failing_still() -> None:
+def test_late_monitor_that_is_still_failing_raises_a_failing_alert() -> None:
     failing, _ = fold("-", HOME)
     late, _ = turn_late(failing, HOME, counter=1, due_ms=T0_MS + 1, now_ms=T0_MS + 6 * MINUTE_MS)
     after, (alert,) = after_outcome(late, HOME, Observed(1, False, "bad", T0_MS + 7 * MINUTE_MS))
@@ -144,7 +144,7 @@ def test_failing_monitor_that_was_late_is_told_to_be_failing_still() -> None:
     assert (again.event, under.failing, under.failures) == ("monitor.recovered", False, 1)
 
 
-def test_closing_message_tells_the_health_and_counts_as_the_first_of_the_next_hour() -> None:
+def test_closing_alert_has_the_health_and_counts_as_the_first_of_the_next_hour() -> None:
     record, told = fold("-+" * 6, HOME, every_ms=MINUTE_MS)
     assert (len(told), record.held_back) == (ALERTS_PER_HOUR_MAX, 6)
     ends_ms = hour_ends_ms(record)
@@ -155,7 +155,7 @@ def test_closing_message_tells_the_health_and_counts_as_the_first_of_the_next_ho
     assert (after.hour_ms, after.told, hour_ends_ms(after)) == (ends_ms, 1, None)
 
 
-def test_change_after_the_hour_tells_what_was_held_back_if_nobody_has_yet() -> None:
+def test_first_alert_after_the_hour_counts_the_alerts_held_back() -> None:
     record, _ = fold("-+" * 6, HOME, every_ms=MINUTE_MS)
     after, (alert,) = after_outcome(record, HOME, Observed(99, False, "bad", T0_MS + 2 * HOUR_MS))
     assert (alert.event, alert.data["held_back"]) == ("monitor.failing", 6)
@@ -177,14 +177,14 @@ def settled(outcome: Outcome, *, at_ms: int = T0_MS) -> Settlement:
         (Retry("later", 1), None),
     ],
 )
-def test_verdict_of_each_outcome(outcome: Outcome, *, ok: bool | None) -> None:
+def test_each_outcome_is_good_bad_or_says_nothing(outcome: Outcome, *, ok: bool | None) -> None:
     assert verdict(outcome) is ok
     seen = observe(settled(outcome), counter=0, check=HttpCheck(url="http://example.org/"))
     assert (seen.ok if seen is not None else None) is ok
     assert bool(all_but_good([settled(outcome)])) is (ok is not True)
 
 
-def test_certificate_is_told_once_a_day_beside_the_failure() -> None:
+def test_certificate_alert_is_sent_once_a_day_beside_the_failure() -> None:
     check = TlsCheck(host="example.org", min_days=14)
     detail = {"days_left": 9, "not_after": "2026-12-01T00:00:00.000Z"}
     record, events = NO_RECORD, []

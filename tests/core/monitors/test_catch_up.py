@@ -69,7 +69,7 @@ def test_catch_up_runs_beyond_the_horizon_are_not_made_and_the_newest_are_kept()
     ]
 
 
-def test_one_run_for_all_that_was_missed_is_left_to_the_next_firing_that_comes_sooner() -> None:
+def test_single_catch_up_run_is_dropped_if_the_next_firing_comes_sooner() -> None:
     due = Due(7, 4, 1, T0_MS, Cadence(every_ms=60_000, missed="once"))
     (late,) = advance_all([due], now_ms=T0_MS + HOUR_MS + 40_000, catch_up=CatchUp())
     (wanted,) = missed_times(late)
@@ -77,7 +77,7 @@ def test_one_run_for_all_that_was_missed_is_left_to_the_next_firing_that_comes_s
     assert at_times(late, [max(wanted, late.next_due_ms) + 5_000]).firings == ()
 
 
-def test_a_calendar_from_before_the_clock_was_set_back_is_forgotten() -> None:
+def test_catch_up_calendar_from_before_a_clock_set_back_is_ignored() -> None:
     _, calendar = book(Calendar(), [[T0_MS]] * 50, per_second=1, now_ms=T0_MS)
     placed, _ = book(calendar, [[T0_MS - 24 * HOUR_MS]], per_second=1, now_ms=T0_MS - 24 * HOUR_MS)
     assert placed == [[T0_MS - 24 * HOUR_MS]]

@@ -38,7 +38,7 @@ def unseal(text: str) -> str:
 FULL = web(headers={"X-Key": "a"}, body="b", auth=BearerAuth(token="c"))
 
 
-def test_sealed_check_opens_to_what_it_was_and_is_sealed_once() -> None:
+def test_sealed_check_opens_to_the_original_and_is_sealed_only_once() -> None:
     assert is_clear(FULL)
     sealed = seal_check(FULL, seal)
     assert is_sealed(sealed)

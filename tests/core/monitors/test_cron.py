@@ -157,7 +157,9 @@ def local_firings(expression: str, zone: str, day: str, *, count: int) -> list[s
         ),
     ],
 )
-def test_a_change_of_clocks(expression: str, zone: str, day: str, expected: list[str]) -> None:
+def test_cron_firings_around_a_change_of_clocks_are_as_documented(
+    expression: str, zone: str, day: str, expected: list[str]
+) -> None:
     assert local_firings(expression, zone, day, count=len(expected)) == expected
 
 
@@ -202,7 +204,7 @@ def test_a_cron_that_can_never_fire_is_refused_with_the_position(expression: str
 
 
 @given(expression=st.text(max_size=300))
-def test_any_text_is_judged_without_raising(expression: str) -> None:
+def test_any_text_is_parsed_as_cron_or_refused_without_raising(expression: str) -> None:
     if cron_problem(expression) is None:
         assert next_cron_ms(expression, "Europe/Berlin", 0) > 0
 

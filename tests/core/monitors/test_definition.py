@@ -124,7 +124,7 @@ def test_a_spec_survives_being_written_and_read(document: dict[str, Any]) -> Non
 
 
 @given(document=documents)
-def test_spec_says_what_the_user_wrote(document: dict[str, Any]) -> None:
+def test_spec_has_the_values_of_the_users_document(document: dict[str, Any]) -> None:
     written = spec_document(parse_spec(body_of(document), LIMITS))
     for name, value in document.items():
         if name != "check":
@@ -156,7 +156,7 @@ def refusal(body: bytes, *, pointer: str = "") -> list[str]:
 @pytest.mark.parametrize(
     ("document", "pointer"),
     [
-        # what belongs to the store, and what nobody knows
+        # fields of the store, and unknown fields
         (monitor(owner="eve"), "/owner"),
         (monitor(counter=1), "/counter"),
         (monitor(credits_spent=1), "/credits_spent"),
@@ -321,7 +321,7 @@ def test_an_ordinary_url_is_accepted(url: str) -> None:
         ("a/b", "v"),
     ],
 )
-def test_a_header_that_would_smuggle_is_refused_when_saved(name: str, value: str) -> None:
+def test_header_with_forbidden_characters_is_refused_when_saved(name: str, value: str) -> None:
     escaped = name.replace("~", "~0").replace("/", "~1")
     assert refusal(body_of(check(headers={name: value}))) == [f"/check/headers/{escaped}"]
 
@@ -377,7 +377,7 @@ def test_current_limits_do_not_apply_to_stored_definitions() -> None:
         parse_spec(body, SpecLimits(every_ms_min=60_000))
 
 
-def test_a_wish_carries_the_cadence_and_rests_when_paused_or_disabled() -> None:
+def test_wish_of_a_monitor_has_its_cadence_and_rests_when_paused_or_disabled() -> None:
     spec = parse_spec(
         body_of(monitor(every=..., cron="0  3 * * *", timezone="Asia/Tokyo", jitter="10s", missed="all")), LIMITS
     )

@@ -86,7 +86,7 @@ def test_an_advance_never_leaves_an_entry_due(due: Due, late_ms: int, catch_up: 
 
 
 @given(due=dues(st.one_of(intervals, crons)), late_ms=st.integers(0, 300_000), catch_up=catch_ups)
-def test_the_policy_says_which_slots_run(due: Due, late_ms: int, catch_up: CatchUp) -> None:
+def test_policy_for_missed_runs_decides_which_slots_run(due: Due, late_ms: int, catch_up: CatchUp) -> None:
     now_ms = due.due_ms + late_ms
     result = advance(due, now_ms=now_ms, catch_up=catch_up)
     assert [firing.due_ms for firing in result.firings] == expected_slots(due, now_ms, catch_up)
@@ -128,19 +128,19 @@ def test_cron_goes_on_with_the_first_slot_after_now(due: Due, late_ms: int) -> N
 
 
 @given(due=dues(st.one_of(intervals, crons)), late_ms=latenesses)
-def test_the_same_advance_twice_is_the_same(due: Due, late_ms: int) -> None:
+def test_advance_is_deterministic(due: Due, late_ms: int) -> None:
     now_ms = due.due_ms + late_ms
     assert advance(due, now_ms=now_ms, catch_up=CatchUp()) == advance(due, now_ms=now_ms, catch_up=CatchUp())
 
 
-def test_on_time_makes_one_run_at_once() -> None:
+def test_advance_on_time_makes_one_run_without_a_delay() -> None:
     due = Due(7, 3, 1, T0_MS, Cadence(every_ms=60_000))
     assert advance(due, now_ms=T0_MS + 40, catch_up=CatchUp()) == Advance(
         due, T0_MS + 60_000, (Firing(counter=3, due_ms=T0_MS, after_ms=0),)
     )
 
 
-def test_where_the_store_found_an_entry_is_no_part_of_it() -> None:
+def test_equality_of_due_entries_ignores_their_place_in_the_store() -> None:
     one, other = Due(7, 3, 1, T0_MS, Cadence(), place=(1,)), Due(7, 3, 1, T0_MS, Cadence(), place=(2,))
     assert one == other
     assert not one != other  # noqa: SIM202  the two operators are two methods
@@ -149,14 +149,14 @@ def test_where_the_store_found_an_entry_is_no_part_of_it() -> None:
 
 
 @pytest.mark.parametrize("missed", POLICIES)
-def test_within_the_grace_a_single_firing_is_late_and_not_missed(missed: Missed) -> None:
+def test_single_firing_within_the_grace_is_late_and_not_missed(missed: Missed) -> None:
     due = Due(7, 3, 1, T0_MS, Cadence(every_ms=HOUR_MS, missed=missed))
     firings = advance(due, now_ms=T0_MS + 30_000, catch_up=CatchUp(grace_ms=30_000)).firings
     assert firings == (Firing(counter=3, due_ms=T0_MS, after_ms=0),)
 
 
 @pytest.mark.parametrize(("missed", "runs"), [("skip", 0), ("once", 1), ("all", 6)])
-def test_six_hours_down(missed: Missed, runs: int) -> None:
+def test_policy_for_missed_runs_decides_the_runs_after_six_hours_down(missed: Missed, runs: int) -> None:
     due = Due(7, 3, 1, T0_MS, Cadence(every_ms=HOUR_MS, missed=missed))
     result = advance(due, now_ms=T0_MS + 6 * HOUR_MS - 1_000, catch_up=CatchUp())
     assert len(result.firings) == runs

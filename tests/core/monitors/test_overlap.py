@@ -21,9 +21,7 @@ latenesses = st.integers(0, 10_000_000)
 
 
 @given(cadence=cadences, late_ms=latenesses, overlapped=st.integers(0, 50))
-def test_without_an_open_run_the_overlap_policy_changes_nothing(
-    cadence: Cadence, late_ms: int, overlapped: int
-) -> None:
+def test_overlap_policy_changes_nothing_without_an_open_run(cadence: Cadence, late_ms: int, overlapped: int) -> None:
     due = Due(7, 3, 1, T0_MS, cadence, overlapped=overlapped)
     queue = Due(7, 3, 1, T0_MS, Cadence(cadence.every_ms, missed=cadence.missed, overlap="queue"))
     made = advance(due, now_ms=T0_MS + late_ms, catch_up=CatchUp())
@@ -32,7 +30,7 @@ def test_without_an_open_run_the_overlap_policy_changes_nothing(
 
 
 @given(cadence=cadences, late_ms=latenesses, overlapped=st.integers(0, 50))
-def test_a_skipping_entry_with_an_open_run_makes_only_what_was_missed_and_wanted(
+def test_entry_with_overlap_skip_and_an_open_run_makes_only_wanted_missed_runs(
     cadence: Cadence, late_ms: int, overlapped: int
 ) -> None:
     clear = Due(7, 3, 1, T0_MS, cadence)
@@ -49,7 +47,7 @@ def test_a_skipping_entry_with_an_open_run_makes_only_what_was_missed_and_wanted
 
 
 @given(cadence=cadences)
-def test_nothing_is_skipped_while_no_run_is_open(cadence: Cadence) -> None:
+def test_no_firing_is_skipped_while_no_run_is_open(cadence: Cadence) -> None:
     assert not is_skipped(cadence, busy=False, made_up=False)
     assert not is_skipped(cadence, busy=False, made_up=True)
 
@@ -59,7 +57,7 @@ def test_nothing_is_skipped_while_no_run_is_open(cadence: Cadence) -> None:
     gaps=st.lists(st.integers(50, 100_000_000), min_size=1, max_size=30),
     taken_ms=st.integers(0, 200_000),
 )
-def test_however_long_each_takes_queued_runs_start_at_no_more_than_twice_their_pace(
+def test_queued_runs_start_at_no_more_than_twice_their_pace_however_long_each_takes(
     cadence: Cadence, gaps: list[int], taken_ms: int
 ) -> None:
     started_ms = due_ms = T0_MS
@@ -87,7 +85,7 @@ def test_a_queued_run_of_a_monitor_that_is_gone_waits_for_nothing() -> None:
 @given(
     waiting=st.integers(-1, 300), made=st.integers(1, 120), waiting_max=st.integers(0, 100), firings=st.integers(1, 9)
 )
-def test_firing_by_firing_no_more_runs_wait_than_are_kept_and_none_ends_that_could_be(
+def test_superseding_ends_only_as_many_runs_as_exceed_the_waiting_limit(
     waiting: int, made: int, waiting_max: int, firings: int
 ) -> None:
     ended = superseded(waiting=waiting, made=made, waiting_max=waiting_max)

@@ -37,7 +37,7 @@ class Ring:
         self.notes: dict[str, HostNote] = {}
 
     def add(self, hosts: Sequence[str], *, now_ms: int = T0_MS) -> list[Place]:
-        """Monitors that come together, or one that comes alone."""
+        """Adds monitors together, or one alone."""
         if len(hosts) == 1:
             note = self.notes.get(hosts[0])
             return self._count(places(hosts, [allot_one(self.circle, note, self.every_ms, now_ms=now_ms)]))
@@ -118,7 +118,7 @@ def test_promise_7_neighbours_of_a_host_are_less_than_two_ideal_gaps_and_two_sec
 def test_promise_7_no_second_ever_has_more_than_one_above_the_largest_ideal_so_far(
     every_s: int, seed: int, size: int
 ) -> None:
-    """Whatever is added and removed, by ones or together."""
+    """Random additions and removals, one by one or together."""
     random, ring, live, peak = Random(seed), Ring(every_s * SECOND_MS), list[Place](), 0
     for _ in range(60):
         if live and random.random() < 0.45:
@@ -170,7 +170,7 @@ def test_single_monitors_of_a_host_are_spread_over_the_whole_circle() -> None:
     assert ratio(found, 60_000) <= 1.2
 
 
-def test_monitors_that_come_together_have_first_checks_in_seconds_that_nobody_has() -> None:
+def test_monitors_put_together_get_first_checks_in_free_seconds() -> None:
     hosts, ring = [f"h{number}" for number in range(20)], Ring(HOUR_MS)
     come = ring.add(hosts)
     firsts = [place.first_ms or T0_MS + (place.phase_ms - T0_MS) % HOUR_MS for place in come]

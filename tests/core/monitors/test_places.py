@@ -37,11 +37,11 @@ def test_ceiling_is_four_fifths_and_leaves_a_place_where_there_are_two(places: i
     assert ceiling_of(places) == ceiling
 
 
-def test_one_owner_alone_gets_four_fifths_of_the_places() -> None:
+def test_single_owner_gets_four_fifths_of_the_places() -> None:
     assert spared_shares(500, [Claimant(2_000)], ceiling=500) == [400]
 
 
-def test_the_more_owners_want_places_the_less_each_gets_and_some_stay_free() -> None:
+def test_share_of_an_owner_shrinks_with_more_owners_and_some_places_stay_free() -> None:
     assert spared_shares(500, [Claimant(2_000)] * 2, ceiling=400) == [222, 222]
     assert spared_shares(500, [Claimant(2_000)] * 10, ceiling=400) == [49] * 7 + [48] * 3
 
@@ -90,7 +90,9 @@ def test_a_target_at_its_ceiling_refuses_and_other_targets_do_not() -> None:
 
 
 @given(held=st.integers(0, 20), others=st.integers(0, 20), target_max=st.integers(1, 30), owner_max=st.integers(1, 30))
-def test_the_room_at_a_target_is_what_may_start_there(held: int, others: int, target_max: int, owner_max: int) -> None:
+def test_room_at_a_target_is_the_number_of_checks_that_may_start_there(
+    held: int, others: int, target_max: int, owner_max: int
+) -> None:
     places = Places(owner_max, target_max, held={("ann", "a:80"): held, ("bob", "a:80"): others})
     seats = Seats(100, places)
     room = seats.room_at("ann", "a:80")
@@ -115,7 +117,7 @@ def test_an_owner_at_the_ceiling_is_refused_at_every_target() -> None:
     assert seats.shares([Wish("ann", 5), Wish("bob", 5)]) == [0, 2]
 
 
-def test_without_ceilings_there_is_only_the_room() -> None:
+def test_places_without_ceilings_are_limited_only_by_the_room() -> None:
     seats = Seats(8)
     assert seats.shares([Wish("ann", 9), Wish("bob", 1)]) == [7, 1]
     assert seats.refusal("ann", "a:80") == ""

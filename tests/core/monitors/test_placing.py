@@ -25,7 +25,7 @@ def waiting(*runs: tuple[str, str]) -> Waiting:
     return found
 
 
-def test_owner_waits_for_all_places_for_the_own_ceiling_or_for_those_who_have_fewer() -> None:
+def test_wait_reason_of_an_owner_is_full_places_its_ceiling_or_owners_with_fewer() -> None:
     seats = Seats(0, Places(3, 9, {("ann", "a"): 3, ("bob", "a"): 1}))
     assert seats.wait_reason("cyd") == ALL_TAKEN
     assert seats.wait_reason("ann") == owner_reason(3)

@@ -64,7 +64,7 @@ def test_replacing_needs_no_room_for_another_monitor() -> None:
     generation=st.none() | st.sampled_from((76, 77)),
     there=st.none() | st.integers(1, 3),
 )
-def test_put_and_remove_agree_on_what_the_writer_has_seen(
+def test_put_and_remove_compare_revisions_alike(
     expected: int | None, generation: int | None, there: int | None
 ) -> None:
     before = None if there is None else stored(revision=there)

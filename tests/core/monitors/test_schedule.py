@@ -212,7 +212,7 @@ def test_a_pause_rests_the_entry_and_a_second_one_changes_nothing() -> None:
     assert react(resting, None, generation=GENERATION, now_ms=T0_MS) == Rest(cadence=every(MINUTE_MS), outgoing=False)
 
 
-def test_a_definition_that_is_gone_removes_its_entry() -> None:
+def test_removed_definition_removes_its_entry() -> None:
     assert react(None, armed(every(MINUTE_MS), T0_MS), generation=GENERATION, now_ms=T0_MS) == Remove()
     assert react(None, None, generation=GENERATION, now_ms=T0_MS) == Remove()
 
@@ -277,7 +277,7 @@ def test_jitter_differs_between_entries() -> None:
 
 
 @given(due_ms=st.integers(0, 10**6), after_ms=st.integers(0, 10**8), period=st.integers(20, 10**5))
-def test_the_grid_runs_through_its_point(due_ms: int, after_ms: int, period: int) -> None:
+def test_next_due_time_lies_on_the_grid_through_the_last_one(due_ms: int, after_ms: int, period: int) -> None:
     cadence = every(period * SLOT_MS)
     found_ms = next_due_ms(cadence, after_ms=after_ms, due_ms=due_ms, generation=1)
     assert found_ms > after_ms or found_ms == due_ms
@@ -340,7 +340,7 @@ def test_a_clock_set_back_by_days_brings_the_entry_back_to_its_grid(cadence: Cad
     assert not too_far_ahead(moved, now_ms=now_ms, tolerance_ms=TOLERANCE_MS)
 
 
-def test_an_hour_is_set_back_and_a_minute_is_pulled_back() -> None:
+def test_entry_of_a_minute_is_due_within_a_minute_after_the_clock_was_set_back_an_hour() -> None:
     entry = armed(every(MINUTE_MS), T0_MS + MINUTE_MS)
     now_ms = T0_MS - HOUR_MS
     assert too_far_ahead(entry, now_ms=now_ms, tolerance_ms=TOLERANCE_MS)

@@ -55,7 +55,7 @@ def test_outgoing_check_waits_in_the_queue_that_it_names_if_that_can_be_one(queu
         (OutgoingCheck(document={"kind": "outgoing", "queue": "ok"}), []),
     ],
 )
-def test_check_that_cannot_be_is_refused_by_its_fields(check: Check, pointers: list[str]) -> None:
+def test_invalid_check_is_refused_by_its_fields(check: Check, pointers: list[str]) -> None:
     assert [problem.pointer for problem in check_problems(check)] == pointers
 
 
@@ -107,11 +107,11 @@ def test_specs_are_remembered_for_a_while_and_read_again_once_forgotten() -> Non
         (OutgoingCheck(document={}), None),
     ],
 )
-def test_only_checks_that_look_at_a_certificate_want_days_of_it(check: Check, days: int | None) -> None:
+def test_only_checks_of_a_certificate_have_expected_days(check: Check, days: int | None) -> None:
     assert days_wanted(check) == days
 
 
-def test_change_of_health_counts_only_if_nobody_changed_it_since_it_was_seen() -> None:
+def test_health_change_counts_only_if_the_record_is_still_as_it_was_read() -> None:
     failing = HealthRecord(failing=True, failures=1)
     change = HealthChange("ann", "home", 7, NO_RECORD, failing)
     assert is_unchanged(change, {})

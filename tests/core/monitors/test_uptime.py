@@ -99,7 +99,7 @@ def test_time_is_good_from_a_good_outcome_until_the_next_bad_one() -> None:
     assert incident.reason == "HTTP 500"
 
 
-def test_time_in_which_nobody_looked_is_not_known() -> None:
+def test_time_without_a_check_counts_as_unknown() -> None:
     runs = [run(index, T0_MS + index * MINUTE_MS) for index in range(5)]
     runs.append(run(5, T0_MS + 10 * 3_600_000, "failed"))
     days = days_until(fold(Rollup(), runs), now_ms=runs[-1].ended_ms)
@@ -114,7 +114,7 @@ def test_good_outcome_in_a_long_row_speaks_no_longer_than_usual_if_the_next_one_
     assert sum(day.known_ms for day in days.values()) == 7 * MINUTE_MS + speaks_ms((MINUTE_MS,))
 
 
-def test_nothing_is_told_before_the_first_outcome_that_says_something() -> None:
+def test_uptime_is_unknown_before_the_first_meaningful_outcome() -> None:
     told = figures(fold(Rollup(), [run(0, T0_MS, "dead"), run(1, T0_MS + 1, "unknown")]), now_ms=T0_MS + MINUTE_MS)
     assert told.shares == (None,) * 4
     assert told.latency == (None, None, None)

@@ -21,7 +21,7 @@ def waiting(*runs: tuple[str, str]) -> Waiting:
 
 
 def drained(queue: Waiting, *, places: int, owner_max: int, target_max: int, ends: int) -> list[list[Chosen]]:
-    """What each claim chooses if so many of those that are out, the oldest first, end after it."""
+    """Returns what each claim chooses if ``ends`` of the running checks, the oldest first, end after it."""
     out: list[Chosen] = []
     rounds: list[list[Chosen]] = []
     while queue:
@@ -98,7 +98,7 @@ def test_run_at_a_full_target_lets_those_behind_it_pass_and_starts_when_there_is
 def test_promise_13_owners_that_wait_at_one_target_share_its_places_evenly(
     owners: int, target_max: int, quick: int
 ) -> None:
-    """In the first claim nobody knows yet who else is there for the target; from then on everybody gets as much."""
+    """The first claim does not know the other owners at the target yet; from then on all get equal shares."""
     queue = waiting(*[(f"owner{number % owners}", "shared") for number in range(owners * 200)])
     held: Counter[tuple[str, str]] = Counter()
     for claim in range(4):
@@ -126,7 +126,7 @@ def test_run_that_comes_back_to_a_full_target_takes_its_place_among_those_that_s
     assert queue.choose(Seats(9, Places(9, 1))) == [("a", 7, "full")]
 
 
-def test_owners_who_cannot_start_do_not_hide_those_behind_them() -> None:
+def test_owners_at_a_full_target_do_not_hide_later_owners() -> None:
     blocked = [(f"owner{number}", "full") for number in range(OWNERS_MAX + 10)]
     queue = waiting(*blocked, ("last", "free"))
     places = Places(9, 1, {("other", "full"): 1})

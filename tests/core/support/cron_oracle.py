@@ -1,4 +1,4 @@
-"""What cron should do, told as simply as possible: look at every minute, one after the other.
+"""The rule of cron in its simplest form: look at every minute, one after the other.
 
 It shares nothing with the code under test: no cronsim, no search, no jump. A wall clock is walked minute by real
 minute; a firing is a minute that the rule names. The rule, where it is not obvious:

@@ -143,7 +143,7 @@ def test_facts_from_before_the_asked_time_are_not_judged() -> None:
     assert judged(facts, RULES._replace(since_ms=T0_MS + 1)) == {}
 
 
-def test_clock_that_was_set_back_excuses_what_it_explains() -> None:
+def test_clock_set_back_excuses_the_findings_that_it_explains() -> None:
     twice = with_run(2, due_ms=T0_MS + MINUTE_MS, started_ms=T0_MS + MINUTE_MS + 90, ended_ms=T0_MS + MINUTE_MS + 99)
     assert set(judged(twice, RULES)) >= {"once"}
     clock = Clock([SetBackFact(T0_MS + 119_000, T0_MS + 59_000)])

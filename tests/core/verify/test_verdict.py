@@ -9,7 +9,7 @@ from paceline.core.verify.verdict import PROMISES, Counterexample, Court, Findin
 RUN = RunFact(1, 0, 0, "ok")
 
 
-def test_court_adds_findings_up_and_keeps_the_first_of_the_smallest_counterexamples() -> None:
+def test_verdict_adds_up_findings_and_keeps_the_first_smallest_counterexample() -> None:
     court = Court()
     court.hear([Finding("once", 3, [Counterexample("large", (RUN, RUN)), Counterexample("small", (RUN,))])])
     court.hear([Finding("once", 4, [Counterexample("as small", (RUN,))]), Finding("fair", 2)])
@@ -20,7 +20,7 @@ def test_court_adds_findings_up_and_keeps_the_first_of_the_smallest_counterexamp
     assert not verdicts["once"].passed
 
 
-def test_clock_excuses_times_in_a_span_that_it_has_shown_twice() -> None:
+def test_times_repeated_by_a_clock_set_back_are_excused() -> None:
     clock = Clock([SetBackFact(50_000, 20_000), SetBackFact(30_000, 10_000), SetBackFact(200_000, 100_000)])
     assert clock.excuses(12_000, 48_000)
     assert not clock.excuses(12_000, 60_000)

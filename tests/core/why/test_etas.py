@@ -1,4 +1,4 @@
-"""When waiting runs of batches and monitors start, where each figure can be said by hand."""
+"""When waiting runs of batches and monitors start, where each figure can be computed by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When measurements are sent and jobs end, where each figure can be said by hand."""
+"""When measurements are sent and jobs end, where each figure can be computed by hand."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_measurement_that_the_dispatcher_may_take_later_is_sent_after_all_of_its
     assert sent(mine(), line(user("ada", stored(1), larger))) == (0, POST_MS_MAX)
 
 
-def test_one_that_others_have_passed_goes_first() -> None:
+def test_measurement_passed_by_others_goes_first() -> None:
     at = line(user("ada", stored(1)), user("bob", stored(2, "bob", passed_ms=NOW_MS)))
     assert sent(mine(), at) == (0, POST_MS_MAX)
 
@@ -167,7 +167,7 @@ def test_measurement_behind_more_sends_than_are_played_takes_as_long_for_each() 
     assert far[1] > near[1] * 1.2
 
 
-def test_forecast_says_the_same_of_one_however_many_it_was_asked_for() -> None:
+def test_forecast_of_a_measurement_does_not_depend_on_earlier_questions() -> None:
     at = line(user("ada", stored(1), stored(2), stored(3)), accounts=[account(concurrent=FULL)])
     forecast = SendForecast(at, now_ms=NOW_MS)
     found = [forecast.eta(mine(before)) for before in (2, 0, 1, 2)]
@@ -181,7 +181,7 @@ def test_send_that_no_account_allows_is_not_waited_for() -> None:
     assert sent(mine(), at) is not None
 
 
-def test_what_is_known_of_a_waiting_measurement() -> None:
+def test_waiting_measurement_has_its_cost_gate_stop_and_place() -> None:
     asked = measurement(stop_time=NOW_S + 500)
     gates = [Gate(NOW_MS + 70, "full"), Gate(NOW_MS - 1, "was full")]
     parked = stored(asked=asked, state="parked", next_ms=NOW_MS + 50, passed_ms=NOW_MS)
@@ -191,7 +191,7 @@ def test_what_is_known_of_a_waiting_measurement() -> None:
     assert waiting_of(stored(next_ms=5), 0, [], now_ms=NOW_MS) == mine()
 
 
-def test_why_of_a_measurement_has_its_eta_unless_somebody_has_to_help() -> None:
+def test_why_of_a_measurement_has_an_eta_unless_somebody_has_to_act() -> None:
     facts = MeasurementFacts(JOB, stored(1), line=line())
     assert why_measurement(facts, now_ms=NOW_MS).eta == Eta(NOW_MS, NOW_MS)
     for helpless in ({"disabled": True}, {"daemons": 0}, {"decision": Refuse("too large")}, {"line": None}):
@@ -218,7 +218,7 @@ def test_job_begins_with_its_first_send_as_far_as_it_is_known() -> None:
     assert begin_eta([None]) is None
 
 
-def test_job_ends_with_its_last_measurement_and_nobody_knows_if_one_is_unknown() -> None:
+def test_job_ends_with_its_last_measurement_and_has_no_end_if_one_is_unknown() -> None:
     once = stored(1, state="ongoing", intent_ms=NOW_MS, answered_ms=NOW_MS)
     assert end_eta([once], [Eta(NOW_MS + 5, NOW_MS + 10**9)], now_ms=NOW_MS) == Eta(NOW_MS + 5, NOW_MS + 10**9)
     assert end_eta([once], [], now_ms=NOW_MS) == Eta(NOW_MS, NOW_MS + ONEOFF_MS + LATE_MS)

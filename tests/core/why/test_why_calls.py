@@ -64,7 +64,7 @@ def test_run_that_is_not_due_yet_waits_for_its_plan() -> None:
     assert found.eta == Eta(NOW_MS + 9, NOW_MS + 9)
 
 
-def test_run_without_a_daemon_waits_for_one_and_nobody_knows_when_it_starts() -> None:
+def test_run_without_a_daemon_waits_for_one_and_has_no_eta() -> None:
     for facts in (
         FACTS._replace(daemons=0),
         FACTS._replace(daemons=0, batch=replace(BATCH, spec=BatchSpec(paused=True))),
@@ -147,7 +147,7 @@ def test_rate_and_bounded_pace_hold_a_run_back_until_their_time() -> None:
     assert [link.until_ms for link in paced.chain if link.link == "rate"] == [NOW_MS + 800]
 
 
-def test_run_that_is_tried_again_says_what_came_of_the_attempt() -> None:
+def test_retried_run_says_how_its_last_attempt_ended() -> None:
     again = {"attempt": 2, "reason": "status 503", "until_ms": NOW_MS + 70, "started_ms": NOW_MS - 9}
     retry = FACTS._replace(queue=ProviderQueue(Pace(), [MINE._replace(state="retry", at_ms=NOW_MS + 70)], more=False))
     found = why(retry, state="retry", **again)
@@ -157,7 +157,7 @@ def test_run_that_is_tried_again_says_what_came_of_the_attempt() -> None:
     assert texts(back, "retry_after") == ["Attempt 2 of 5 did not succeed. It was put back."]
 
 
-def test_batch_that_skips_what_it_missed_bounds_the_start_or_ends_the_run() -> None:
+def test_policy_skip_for_missed_runs_bounds_the_start_or_ends_the_run() -> None:
     skips = FACTS._replace(batch=replace(BATCH, spec=BatchSpec(missed="skip")))
     assert why(skips).eta == Eta(NOW_MS, NOW_MS)
     missed = why(skips, due_ms=NOW_MS - HOUR_MS)
@@ -170,7 +170,7 @@ def test_batch_that_skips_what_it_missed_bounds_the_start_or_ends_the_run() -> N
     assert may_miss.eta.to_ms == may_miss.chain[1].until_ms
 
 
-def test_run_that_is_out_is_with_its_provider_a_worker_or_nobody_any_more() -> None:
+def test_run_in_flight_names_its_provider_its_worker_or_an_expired_lease() -> None:
     out: dict[str, Any] = {"state": "out", "attempt": 1, "started_ms": NOW_MS - 5, "until_ms": NOW_MS + 5}
     assert "is on its way to shop" in texts(why(**out), "lease")[0]
     worker = FACTS._replace(provider=provider(kind="outgoing", base_url=""))

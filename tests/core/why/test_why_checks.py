@@ -90,7 +90,7 @@ def test_held_run_waits_until_its_owner_is_enabled() -> None:
     assert "paceline user enable ada" in found.chain[-1].change
 
 
-def test_run_that_is_out_is_being_checked_with_a_checker_or_with_nobody_any_more() -> None:
+def test_leased_run_names_the_daemon_its_checker_or_an_expired_lease() -> None:
     out: dict[str, Any] = {"attempt": 1, "started_ms": NOW_MS - 5, "until_ms": NOW_MS + 5}
     assert "is being checked" in texts(of_run("out", **out), "lease")[0]
     assert "with a checker of its owner" in texts(of_run("out", facts={"monitor": OUTGOING}, **out), "lease")[0]

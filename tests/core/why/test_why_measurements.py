@@ -31,7 +31,7 @@ def texts(found: Why, link: LinkName) -> list[str]:
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_every_measurement_says_what_was_reserved_and_why_it_is_where_it_is(state: MeasurementState) -> None:
+def test_every_measurement_names_its_reservation_and_the_reason_of_its_state(state: MeasurementState) -> None:
     found = why(state)
     assert (found.run, found.state) == ("j1/1", state)
     assert texts(found, "budget") == ["Its 60 credits were reserved on the day of ada when it came."]
@@ -114,7 +114,7 @@ def test_running_measurement_names_its_ids_at_ripe_and_how_long_it_waited() -> N
     assert not texts(why("ongoing", answered_ms=NOW_MS), "turn")
 
 
-def test_ended_measurement_says_how_and_what_it_cost() -> None:
+def test_ended_measurement_says_how_it_ended_and_its_cost() -> None:
     [text] = texts(why("done", settled=40, ended_ms=NOW_MS), "provider")
     assert text == "It ended as done. 40 of 60 credits were spent."
     failed = why("failed", reason="no suitable probes").chain[-1]
@@ -157,7 +157,7 @@ def test_record_names_each_reason_that_alone_keeps_it_from_running() -> None:
         (FACTS._replace(day=None), "is not planned yet: a daemon plans it at its start"),
     ],
 )
-def test_record_without_a_run_says_what_its_day_is_like(facts: RecordFacts, words: str) -> None:
+def test_record_without_a_run_describes_the_plan_of_its_day(facts: RecordFacts, words: str) -> None:
     [(link, text)] = no_run(facts)
     assert link == "due"
     assert words in text

@@ -27,7 +27,7 @@ from paceline.wiring import System, open_system
 
 OUTGOING: dict[str, Any] = {"check": {"kind": "outgoing", "what": "look"}, "every": "1h"}
 NO_ATLAS = "http://127.0.0.1:9"
-"""Nobody listens there: a test that wants RIPE brings its simulator."""
+"""A port without a listener: a test that needs RIPE starts a simulator."""
 HTTP: dict[str, Any] = {"check": {"kind": "http", "url": "https://example.org/"}, "every": "60s"}
 
 
@@ -116,7 +116,7 @@ class World:
         return Client(self.port, token)
 
     def fire(self) -> int:
-        """Ticks once and tells those who wait, as the daemon does."""
+        """Ticks once and wakes waiting claims, as the daemon does."""
         report = tick(self.system.store, now_ms=self.system.clock.now_ms(), catch_up=self.system.catch_up)
         if report.runs:
             self.hooks.arrivals.notify()
@@ -194,18 +194,18 @@ def bob(world: World) -> Client:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """One server for all tests of a module that do not mind each other."""
+    """One server for all tests of a module that can share it."""
     with serving(tmp_path_factory.mktemp("house"), wrong_tokens_max=1_000) as running:
         yield running
 
 
 @pytest.fixture
 def guest(house: World) -> Client:
-    """A new user in the house."""
+    """A new user of the shared server."""
     return house.add(f"guest{len(house.tokens)}")
 
 
 @pytest.fixture
 def chief(house: World) -> Client:
-    """A new admin in the house."""
+    """A new admin of the shared server."""
     return house.add(f"chief{len(house.tokens)}", "admin")

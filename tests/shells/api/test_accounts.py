@@ -66,7 +66,7 @@ def test_account_put_with_a_stale_etag_is_refused(admin: Client) -> None:
     assert admin("PUT", "/v1/accounts/other", {}, headers={"If-Match": "*"}).code == "revision_mismatch"
 
 
-def test_a_wrong_account_names_the_field(admin: Client) -> None:
+def test_wrong_field_of_an_account_is_named(admin: Client) -> None:
     assert admin("PUT", "/v1/accounts/lab", {"concurrent": -1}).pointers == ["/concurrent"]
     assert admin("PUT", "/v1/accounts/lab", {"spent": 1}).pointers == ["/spent"]
     assert admin("PUT", "/v1/accounts/-lab", {}).pointers == ["/id"]
@@ -118,7 +118,7 @@ def test_key_without_needed_permissions_is_refused_with_their_names(stage: Atlas
     assert len(account(stage)["keys"]) == 1
 
 
-def test_without_ripes_verdict_a_key_is_added_only_untried(stage: AtlasWorld) -> None:
+def test_key_that_ripe_could_not_check_is_added_only_with_check_false(stage: AtlasWorld) -> None:
     stage.simulator.add_fault(Fault(kind="error_before", times=None, status=503))
     reply = stage.root("POST", "/v1/accounts/lab/keys", {"key": KEY})
     assert (reply.status, reply.code) == (503, "atlas_unavailable")
@@ -195,7 +195,7 @@ def test_closed_or_quarantined_account_says_why(stage: AtlasWorld) -> None:
     assert (enabled["state"], enabled["reason"]) == ("ready", "")
 
 
-def test_a_slow_ripe_does_not_stop_the_others(stage: AtlasWorld) -> None:
+def test_slow_answer_of_ripe_does_not_block_other_requests(stage: AtlasWorld) -> None:
     stage.simulator.add_fault(Fault(kind="delay", delay_ms=1_500, times=1))
 
     replies: list[int] = []

@@ -1,4 +1,4 @@
-"""The next hours over REST: everybody's for admins, one's own for users, and refusals that name the field."""
+"""The next hours over REST: of all users for admins, their own for users, and refusals that name the field."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_users_see_their_own_next_hours_and_admins_anybody_s(world: World, alice
 
 
 @pytest.mark.parametrize("hours", ["0", "49", "x", "-1", "1.5", "%D9%A3", ""])
-def test_hours_that_cannot_be_answered_are_refused_with_the_bounds(alice: Client, hours: str) -> None:
+def test_number_of_hours_out_of_range_is_refused_with_the_bounds(alice: Client, hours: str) -> None:
     refused = alice("GET", f"/v1/ahead?hours={hours}")
     assert refused.status == 422
     assert refused.json["errors"] == [{"pointer": "/query/hours", "detail": "a whole number from 1 to 48"}]

@@ -68,7 +68,7 @@ def test_each_item_gets_its_disposition_in_the_order_of_the_request(alice: Clien
     assert [item["id"] for item in alice("GET", PATH).json["items"]] == ["new", "other", "same"]
 
 
-def test_more_than_one_chunk_is_written_whole(world: World, alice: Client) -> None:
+def test_bulk_put_of_several_chunks_is_written_completely(world: World, alice: Client) -> None:
     names = [f"m{number:05d}" for number in range(2_345)]
     reply = alice("PUT", PATH, {"items": [{"id": name, **HTTP} for name in names]})
     assert dispositions(reply.json["items"]) == [(name, "created") for name in names]
@@ -76,7 +76,7 @@ def test_more_than_one_chunk_is_written_whole(world: World, alice: Client) -> No
     assert world.system.store.status().entries == len(names)
 
 
-def test_the_envelope_is_checked_before_anything_is_written(alice: Client) -> None:
+def test_bulk_body_with_a_wrong_envelope_writes_nothing(alice: Client) -> None:
     assert alice("PUT", PATH, {"items": []}).json == {"items": []}
     assert alice("PUT", PATH, {}).pointers == ["/items"]
     assert alice("PUT", PATH, {"items": [], "mode": "x"}).pointers == ["/mode"]
@@ -98,7 +98,7 @@ def test_promise_13_put_of_one_user_does_not_wait_for_the_bulk_puts_of_another(
     writers, items = 4, 1_000
     assert isinstance(world.system.store, SqliteStore)
     with ThreadPoolExecutor(writers + 1) as pool:
-        with world.system.store._db.write():  # nobody commits until all have come
+        with world.system.store._db.write():  # no commit happens until all requests have arrived
             bulks = [pool.submit(alice, "PUT", PATH, _many(writer, items)) for writer in range(writers)]
             # However long this is, the test holds; it is so long that hers have come before his.
             time.sleep(0.5)
@@ -107,7 +107,7 @@ def test_promise_13_put_of_one_user_does_not_wait_for_the_bulk_puts_of_another(
         one = single.result(60)
         assert one.status == 201
         assert all(bulk.result(60).status == 200 for bulk in bulks)
-    assert one.json["schedule"]["generation"] <= ROOM + BULK_CHUNK, "the turn that was under way, and no more"
+    assert one.json["schedule"]["generation"] <= ROOM + BULK_CHUNK, "the commit in progress, and no more"
     assert world.system.store.status().monitors == writers * items + 1
 
 

@@ -54,7 +54,9 @@ def test_a_secret_value_appears_in_no_answer_log_or_store(tmp_path: Path, caplog
             assert secret.rpartition("_")[2].encode() not in raw
 
 
-def test_the_secret_of_a_key_is_found_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_secret_of_an_account_key_appears_in_no_answer_log_or_store(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     with atlas_world(tmp_path, log_level="debug") as stage:
         poor = stage.simulator.add_key("lab", grants=("measurements.stop_measurement",)).uuid

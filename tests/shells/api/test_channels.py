@@ -56,7 +56,7 @@ def test_channel_is_replaced_only_as_it_was_seen_with_if_match(alice: Client) ->
         ({**WEBHOOK, "colour": 1}, "/colour"),
     ],
 )
-def test_channel_that_cannot_be_is_refused_with_its_field_and_without_repeating_the_url(
+def test_invalid_channel_is_refused_with_its_field_and_without_repeating_the_url(
     alice: Client, body: dict[str, Any], pointer: str
 ) -> None:
     refused = alice("PUT", f"{CHANNELS}/ops", body)

@@ -1,4 +1,4 @@
-"""Dead letters over REST: looked at, put back once, or let rest."""
+"""Dead letters over REST: listed, redriven once, or discarded."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_dead_letters_are_listed_with_their_reason(mourner: Client) -> None:
     assert dead(mourner, "?batch=none") == []
 
 
-def test_the_list_comes_in_pages(mourner: Client) -> None:
+def test_dead_letters_come_in_pages(mourner: Client) -> None:
     first = mourner("GET", "/v1/dead?limit=4").json
     second = mourner("GET", f"/v1/dead?limit=4&cursor={first['next_cursor']}").json
     assert len(first["items"]) == 4
@@ -92,7 +92,7 @@ def test_redrive_without_a_choice_is_refused(chief: Client, body: Any, pointer: 
 
 
 def test_messages_of_dead_queues_are_redriven_by_themselves(mourner: Client) -> None:
-    """There are none without AWS."""
+    """Without AWS there are no dead queues."""
     told = mourner("POST", "/v1/dead/redrive", {"queues": True})
     assert (told.status, told.json) == (200, {"redriven": 0, "dropped": 0, "left": 0, "queues": {}})
     beside = mourner("POST", "/v1/dead/redrive", {"queues": True, "batch": "one", "date": TOMORROW})

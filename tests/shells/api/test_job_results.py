@@ -98,7 +98,7 @@ def test_results_stop_asking_ripe_after_429(stage: AtlasWorld) -> None:
     assert all("429" in line["error"] for line in found)
 
 
-def test_without_a_key_public_results_are_still_read(stage: AtlasWorld) -> None:
+def test_public_results_are_read_without_a_key(stage: AtlasWorld) -> None:
     made = submitted(stage.alice, job())
     stage.send()
     stage.root("DELETE", f"/v1/accounts/lab/keys/{stage.key}")

@@ -173,7 +173,7 @@ def test_a_job_that_waits_says_why_and_until_when(tmp_path: Path) -> None:
             assert "1 of 1 in use" in account["reason"]
 
 
-def test_a_parked_measurement_tells_its_own_reason(tmp_path: Path) -> None:
+def test_parked_measurement_shows_its_own_reason(tmp_path: Path) -> None:
     with atlas_world(tmp_path) as stage:
         made = submitted(stage.alice, job(2))
         begun = stage.begin()

@@ -62,7 +62,7 @@ def test_an_edit_wakes_the_loops_and_a_put_that_changes_nothing_does_not(world: 
     assert len(world.wakes) == woken + 1
 
 
-def test_a_patch_merges_and_null_removes(alice: Client) -> None:
+def test_patch_merges_fields_and_null_removes_them(alice: Client) -> None:
     alice("PUT", f"{PATH}/web", {**HTTP, "tags": ["a"], "jitter": "5s"})
     patched = alice("PATCH", f"{PATH}/web", {"check": {"timeout": "3s"}, "tags": ["b"], "jitter": None})
     assert patched.status == 200
@@ -239,7 +239,7 @@ def test_lists_come_in_pages_in_order_of_id(guest: Client) -> None:
         ("owner=bob", "/query/owner"),
     ],
 )
-def test_a_wrong_query_is_refused_by_name(guest: Client, query: str, pointer: str) -> None:
+def test_wrong_query_parameter_is_named(guest: Client, query: str, pointer: str) -> None:
     reply = guest("GET", f"{PATH}?{query}")
     assert (reply.status, reply.code, reply.pointers) == (422, "invalid_input", [pointer])
 
@@ -286,7 +286,7 @@ def test_runs_are_listed_newest_first_with_outcome_and_latency(world: World, ali
 # -- limits
 
 
-def test_a_user_can_have_only_so_many_monitors(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_monitors_beyond_the_limit_of_a_user_are_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
     from tests.shells.api.conftest import serving
 
     with serving(tmp_path_factory.mktemp("limit"), monitors_max=2, every_min="10s") as world:
@@ -299,7 +299,7 @@ def test_a_user_can_have_only_so_many_monitors(tmp_path_factory: pytest.TempPath
         assert bulk[1]["error"]["code"] == "limit_reached"
 
 
-def test_a_user_s_monitors_can_fire_only_so_often_together(tmp_path: Path) -> None:
+def test_monitors_beyond_the_firing_limit_of_a_user_are_refused(tmp_path: Path) -> None:
     with serving(tmp_path, firings_per_second_max=2) as world:
         alice = world.add("alice")
         fast = {**HTTP, "every": "1s"}

@@ -188,7 +188,7 @@ def test_admin_claims_for_all_users_or_for_one_user(world: World, admin: Client,
     assert settled.status == 200
 
 
-def test_a_user_claims_only_their_own(world: World, alice: Client, bob: Client) -> None:
+def test_user_claims_only_their_own_runs(world: World, alice: Client, bob: Client) -> None:
     put_and_fire(world, alice, "a1")
     assert bob("POST", CLAIM).json["items"] == []
     assert bob("POST", CLAIM, {"user": "alice"}).code == "not_found"
@@ -259,7 +259,7 @@ def test_a_long_poll_without_runs_ends_when_its_time_is_over(alice: Client) -> N
 
 @pytest.mark.parametrize("how", ["revoked", "disabled", "demoted"])
 def test_long_poll_with_a_revoked_token_gets_no_run(world: World, admin: Client, how: str) -> None:
-    """A run that was claimed for it meanwhile is released, and goes to a user who may have it."""
+    """A run claimed for the revoked token is released and goes to a user with access."""
     alice = world.add("carol", "admin" if how == "demoted" else "user")
     tokens = alice("GET", "/v1/users/me/tokens").json["items"]
     assert alice("PUT", f"{MONITORS}/own", OUTGOING).status == 201
@@ -272,7 +272,7 @@ def test_long_poll_with_a_revoked_token_gets_no_run(world: World, admin: Client,
     else:
         edit = {"disabled": True} if how == "disabled" else {"role": "user"}
         assert admin("PATCH", "/v1/users/carol", edit).status == 200
-    if how == "disabled":  # its runs are held; somebody else's would have been handed out to no one
+    if how == "disabled":  # its runs are held, so that there is none to hand out
         thread.join()
         assert (answers[0].status, answers[0].json.get("code")) == (401, "unauthenticated")
         return
@@ -293,7 +293,7 @@ def test_last_admin_cannot_demote_disable_or_remove_itself(admin: Client, edit: 
     assert admin("GET", "/v1/users").status == 200
 
 
-def test_a_client_that_goes_away_claims_nothing(world: World, alice: Client) -> None:
+def test_client_that_disconnects_from_a_long_poll_claims_nothing(world: World, alice: Client) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", world.port)
     headers = {"Authorization": f"Bearer {alice.token}", "Content-Type": "application/json"}
     connection.request("POST", CLAIM, json.dumps({"wait": "20s"}), headers)

@@ -123,13 +123,13 @@ def test_provider_is_removed_only_if_no_record_names_it(admin: Client) -> None:
         ({"colour": "red"}, "/colour"),
     ],
 )
-def test_a_wrong_field_is_named(chief: Client, change: dict[str, Any], pointer: str) -> None:
+def test_wrong_field_of_a_provider_is_named(chief: Client, change: dict[str, Any], pointer: str) -> None:
     reply = chief("PUT", "/v1/providers/wrong", {**SPEC, **change})
     assert (reply.status, reply.pointers) == (422, [pointer])
     assert chief("GET", "/v1/providers/wrong").code == "not_found"
 
 
-def test_lists_come_in_pages(chief: Client) -> None:
+def test_providers_come_in_pages(chief: Client) -> None:
     for name in ("page-a", "page-b", "page-c"):
         chief("PUT", f"/v1/providers/{name}", SPEC)
     first = chief("GET", "/v1/providers?limit=2").json
@@ -139,7 +139,7 @@ def test_lists_come_in_pages(chief: Client) -> None:
     assert chief("GET", f"/v1/batches?cursor={first['next_cursor']}").code == "invalid_input"
 
 
-def test_list_has_latencies_where_it_is_asked_for_figures(world: World, admin: Client) -> None:
+def test_provider_list_has_latencies_if_figures_are_requested(world: World, admin: Client) -> None:
     for name in ("shop", "tax"):
         admin("PUT", f"/v1/providers/{name}", SPEC)
     admin("PUT", "/v1/batches/daily", {})

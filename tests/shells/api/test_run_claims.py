@@ -1,4 +1,4 @@
-"""One run claimed by its id, as a checker does that was told of it by a message."""
+"""Claims of one run by its id, as made by a checker that received a message about it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.shells.api.test_outgoing import MONITORS, put_and_fire
 
 
 def made(world: World, client: Client, name: str = "own") -> str:
-    """The id of a run that waits."""
+    """Makes a waiting run and returns its id."""
     put_and_fire(world, client, name)
     (run,) = client("GET", f"{MONITORS}/{name}/runs").json["items"]
     return str(run["run"])
@@ -38,7 +38,7 @@ def test_a_run_is_claimed_by_its_id_and_settled_with_the_lease(world: World, ali
     assert settled.json["state"] == "ok"
 
 
-def test_a_body_is_not_needed(world: World, alice: Client) -> None:
+def test_run_is_claimed_without_a_body(world: World, alice: Client) -> None:
     run = made(world, alice)
     assert alice("POST", claim_path(run)).json["attempt"] == 1
 
@@ -87,7 +87,7 @@ def test_run_behind_another_and_check_of_paceline_itself_cannot_be_claimed(world
     assert alice("POST", claim_path(first)).status == 200
 
 
-def test_promise_12_another_s_run_does_not_exist_and_an_admin_may_claim_anybody_s(
+def test_promise_12_run_of_another_user_is_not_found_and_an_admin_may_claim_it(
     world: World, alice: Client, bob: Client, admin: Client
 ) -> None:
     run = made(world, alice)
@@ -128,7 +128,7 @@ def test_text_that_is_no_run_id_is_not_found(alice: Client, admin: Client, run: 
         ({"max": 3}, "/max"),
     ],
 )
-def test_a_wrong_field_is_named(alice: Client, body: dict[str, Any], pointer: str) -> None:
+def test_wrong_field_of_a_claim_is_named(alice: Client, body: dict[str, Any], pointer: str) -> None:
     reply = alice("POST", claim_path("alice/own#1@0"), body)
     assert (reply.status, reply.code) == (422, "invalid_input")
     assert [error["pointer"] for error in reply.json["errors"]] == [pointer]

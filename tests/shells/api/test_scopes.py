@@ -34,7 +34,7 @@ def stage(world: World) -> Stage:
 
 
 @pytest.mark.parametrize("owner", ["root", "alice"])
-def test_read_token_gets_what_its_owner_may_see_and_changes_nothing(stage: Stage, owner: str) -> None:
+def test_read_token_reads_everything_of_its_owner_and_changes_nothing(stage: Stage, owner: str) -> None:
     giver = stage.admin if owner == "root" else stage.alice
     client = scoped(giver, "read")
     before = stage.all_of_alice()
@@ -135,9 +135,7 @@ def test_worker_token_works_on_runs_of_its_provider_alone(
     assert [one["disposition"] for one in done] == ["settled", "settled"]
 
 
-def test_only_an_admin_makes_tokens_for_workers_and_nobody_makes_one_with_a_scoped_token(
-    admin: Client, alice: Client
-) -> None:
+def test_worker_tokens_are_made_by_admins_and_no_token_by_a_scoped_token(admin: Client, alice: Client) -> None:
     refused = alice("POST", "/v1/users/me/tokens", {"scope": "worker:shop"})
     assert (refused.status, refused.code) == (403, "forbidden")
     reader = scoped(alice, "read")

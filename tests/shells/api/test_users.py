@@ -67,7 +67,7 @@ def test_an_admin_edits_and_removes_a_user(world: World, admin: Client, alice: C
     assert world.system.store.status().monitors == 0
 
 
-def test_a_disabled_user_is_out_at_the_next_request_and_back_when_enabled(admin: Client, alice: Client) -> None:
+def test_disabled_user_is_refused_at_the_next_request_until_enabled(admin: Client, alice: Client) -> None:
     alice("PUT", "/v1/users/me/monitors/own", OUTGOING)
     assert admin("PATCH", "/v1/users/alice", {"disabled": True}).json["disabled"] is True
     assert alice("GET", "/v1/users/me").status == 401
@@ -104,7 +104,7 @@ def test_a_token_needs_no_body_and_a_label_has_a_size(alice: Client, admin: Clie
     assert (len(page["items"]), len(rest["items"]), rest["next_cursor"]) == (1, 1, None)
 
 
-def test_a_user_can_have_only_so_many_tokens(alice: Client) -> None:
+def test_tokens_beyond_the_limit_of_a_user_are_refused(alice: Client) -> None:
     statuses = [alice("POST", "/v1/users/me/tokens").status for _ in range(100)]
     assert statuses == [201] * 99 + [403]
     assert alice("POST", "/v1/users/me/tokens").code == "limit_reached"

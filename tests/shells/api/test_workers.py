@@ -168,9 +168,7 @@ def test_a_run_is_claimed_by_its_id_in_its_turn_only(world: World, admin: Client
 
 
 @pytest.mark.parametrize("path", ["outcome", "extend", "claim"])
-def test_a_batch_s_run_does_not_exist_for_one_who_is_no_admin(
-    world: World, admin: Client, alice: Client, path: str
-) -> None:
+def test_run_of_a_batch_is_not_found_for_plain_users(world: World, admin: Client, alice: Client, path: str) -> None:
     fill_shop(world, admin, 1)
     (item,) = take(admin)
     body = {"outcome": {"status": "ok"}, "extend": {"by": "60s"}, "claim": {}}[path]
@@ -192,7 +190,7 @@ def test_only_an_admin_claims_from_a_provider(world: World, admin: Client, alice
     ("field", "value"),
     [("base_url", "http://example.org"), ("headers", {"X-Key": "1"}), ("method", "PUT"), ("look_up", "/c/{run}")],
 )
-def test_an_outgoing_provider_has_nothing_that_only_a_call_needs(admin: Client, field: str, value: Any) -> None:
+def test_outgoing_provider_refuses_fields_that_only_calls_need(admin: Client, field: str, value: Any) -> None:
     refused = admin("PUT", "/v1/providers/shop", {"kind": "outgoing", field: value})
     assert (refused.status, refused.pointers) == (422, [f"/{field}"])
 

@@ -180,7 +180,7 @@ def test_key_is_not_added_without_an_answer_of_ripe_and_the_error_says_what_to_d
     assert lab.json("key", "list")["items"] == []
 
 
-def test_on_a_terminal_the_key_is_asked_for_and_not_echoed(lab: Program, ripe: AtlasSimulator) -> None:
+def test_key_is_prompted_for_on_a_terminal_without_echo(lab: Program, ripe: AtlasSimulator) -> None:
     ripe.add_key("lab", secret=CANARY)
     master, slave = pty.openpty()
     process = subprocess.Popen(

@@ -53,7 +53,7 @@ def test_a_provider_comes_from_a_file(program: Program) -> None:
     assert program.run("provider", "set", "shop", "--header", "nonsense", "--base-url", "http://x").code == 2
 
 
-def test_set_keeps_what_its_options_do_not_name_and_replaces_when_told(program: Program) -> None:
+def test_set_keeps_unnamed_fields_unless_replace_is_given(program: Program) -> None:
     base = ("provider", "set", "shop", "--base-url", "http://127.0.0.1:9")
     program.ok(*base, "--rate", "5/1s", "--header", "X-Key:secret", "--max-in-flight", "3", "--retry-base", "2s")
     before = program.json("provider", "show", "shop")
@@ -137,7 +137,7 @@ def test_batch_is_removed_its_records_listed_and_its_runs_rerun(shop: Program) -
     assert shop.json("batch", "list")["items"] == []
 
 
-def test_import_names_what_is_wrong_with_its_source(shop: Program) -> None:
+def test_import_with_a_wrong_source_says_what_is_wrong(shop: Program) -> None:
     private = shop.run("batch", "import", "https://127.0.0.1:9/records.csv")
     assert (private.code, "not public" in private.err) == (2, True)
     table = shop.run("batch", "import", "dynamodb://")
@@ -180,7 +180,7 @@ def test_csv_import_reads_files_as_spreadsheets_write_them(shop: Program) -> Non
     assert (broken.code, "line 2: Not valid CSV" in broken.err) == (1, True)
 
 
-def test_a_plan_prints_what_it_enqueued_and_a_preview_changes_nothing(shop: Program) -> None:
+def test_plan_prints_the_number_of_enqueued_runs_and_a_preview_changes_nothing(shop: Program) -> None:
     shop.ok("batch", "import", "-", stdin=lines(96))
     before = shop.run("batch", "plan", "--date", DAY, "--dry-run")
     assert before.code == 0

@@ -120,7 +120,7 @@ def test_export_is_sealed_and_its_import_makes_the_same_checks(program: Program)
     assert _files_with_the_canary(program) == []
 
 
-def test_upgrade_seals_what_stood_in_the_clear_and_leaves_no_trace_in_the_files(program: Program) -> None:
+def test_upgrade_seals_plain_secrets_and_leaves_no_trace_in_the_files(program: Program) -> None:
     program.ok("user", "add", "alice")
     spec = parse_stored_spec(json.dumps({"check": check_of("http://127.0.0.1:9/"), "every": "1h"}))
     with closing(SqliteStore(str(program.folder / "paceline.db"))) as store:

@@ -15,7 +15,7 @@ from tests.shells.cli.support.program import Program, eventually
 A_DAY_MS = 86_400_000
 
 
-def test_status_knows_a_daemon_on_another_port_and_with_tls(program: Program) -> None:
+def test_status_shows_a_daemon_on_another_port_and_with_tls(program: Program) -> None:
     program.ok("user", "add", "alice")
     with program.running("up", "--port", "0", "--tls-self-signed") as up:
         status = program.json("status")
@@ -30,7 +30,7 @@ def test_status_knows_a_daemon_on_another_port_and_with_tls(program: Program) ->
     assert "start one: paceline up" in program.ok("status")
 
 
-def test_status_knows_a_worker(program: Program) -> None:
+def test_status_shows_a_worker(program: Program) -> None:
     program.ok("user", "add", "alice")
     with program.running("worker") as worker:
         (daemon,) = program.json("status")["daemons"]

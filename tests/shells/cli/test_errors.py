@@ -1,4 +1,4 @@
-"""Exit codes, and what a person is told."""
+"""Exit codes and error messages."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_several_wrong_fields_are_each_named(program: Program) -> None:
     assert [error["pointer"] for error in problem["errors"]] == ["/check/url", "/cron", "/timezone", "/jitter"]
 
 
-def test_json_is_taken_before_and_after_the_command(program: Program) -> None:
+def test_json_option_may_stand_before_or_after_the_command(program: Program) -> None:
     program.ok("user", "add", "alice")
     assert program.ok("--json", "user", "list") == program.ok("user", "list", "--json")
     before = program.run("--json", "monitor", "show", "nope")
@@ -157,7 +157,7 @@ def test_help_starts_fast_because_it_loads_nothing_heavy() -> None:
     assert ended.stderr.strip() in ("", "[]")
 
 
-def test_a_reader_that_goes_away_is_no_error(program: Program) -> None:
+def test_closed_pipe_causes_no_error_message(program: Program) -> None:
     command = f"{sys.executable} -m paceline monitor set --help | true"
     ended = subprocess.run(
         ["bash", "-c", command], cwd=program.folder, env=program.env, capture_output=True, text=True, check=False

@@ -73,7 +73,7 @@ class Hands:
                     return outcomes
 
     def end(self) -> None:
-        """RIPE's hour passes, and what became of what was sent is read and settled."""
+        """Lets RIPE's hour pass, then reads and settles the results of sent measurements."""
         self.ripe.clock.advance(HOUR_MS)
         with closing(open_atlas(self.system.settings)) as atlas:
             follow(self.system.store, atlas, self.system.vault, self._watch, clock=self.system.clock)
@@ -248,7 +248,7 @@ def test_a_cancelled_job_gives_its_credits_back_and_has_nothing_left_to_cancel(l
     assert (again.code, again.problem["code"]) == (1, "job_finished")
 
 
-def test_watched_to_its_end_each_change_is_a_line_and_success_is_zero(lab: Program, hands: Hands) -> None:
+def test_watch_prints_each_change_and_exits_with_0_after_success(lab: Program, hands: Hands) -> None:
     name = submitted(lab, "192.0.2.1", "192.0.2.2")
     process = lab.begin("job", "show", name, "--watch", "--json")
     first = line_where(process, lambda _: True)
@@ -344,7 +344,7 @@ def test_watch_draws_bars_on_a_terminal(lab: Program, hands: Hands) -> None:
 
 
 def _all_of(master: int) -> str:
-    """What was written to a terminal until nobody holds it any more."""
+    """Returns what was written to a terminal until it is closed."""
     seen = b""
     try:
         while piece := os.read(master, 4_096):

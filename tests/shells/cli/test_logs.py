@@ -51,7 +51,7 @@ def test_an_event_is_one_json_line_with_its_fields() -> None:
     assert line == {"event": "purged", "deleted": 3, "monitors": ["a", "b"], "level": "info"}
 
 
-def test_the_standard_library_speaks_the_same_way() -> None:
+def test_events_of_standard_library_loggers_have_the_same_form() -> None:
     stream = logged()
     logging.getLogger("uvicorn.error").warning("asked with %s", TOKEN)
     logging.getLogger("uvicorn.error").info("no news")
@@ -66,7 +66,7 @@ def test_events_below_the_log_level_are_not_written() -> None:
     assert [line["event"] for line in lines(stream)] == ["loud"]
 
 
-def test_a_terminal_gets_text() -> None:
+def test_log_on_a_terminal_is_text() -> None:
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
             return True
@@ -118,14 +118,14 @@ def test_log_file_that_is_too_large_is_put_aside(tmp_path: Path, monkeypatch: py
     ],
     ids=str,
 )
-def test_no_secret_reaches_a_line(fields: dict[str, Any]) -> None:
+def test_secret_fields_are_masked_in_log_lines(fields: dict[str, Any]) -> None:
     stream = logged()
     structlog.get_logger("t").info("said", **fields)
     assert CANARY not in stream.getvalue()
     assert MASK in stream.getvalue()
 
 
-def test_a_token_is_masked_wherever_it_stands_also_in_a_traceback() -> None:
+def test_token_is_masked_everywhere_in_a_log_line_and_in_a_traceback() -> None:
     stream = logged()
     try:
         json.loads(TOKEN)

@@ -50,7 +50,7 @@ def declared(view: Any) -> dict[str, Any]:
     return {name: value for name, value in view.items() if name not in OF_THE_STORE}
 
 
-def test_set_changes_what_its_options_name_and_keeps_the_rest(alice: Program) -> None:
+def test_set_changes_only_the_fields_named_by_its_options(alice: Program) -> None:
     made = declared(alice.json("monitor", "set", "m", *FULL))
     assert (made["tags"], made["jitter"], made["missed"]) == (["a", "b"], "3s", "once")
     edited = declared(alice.json("monitor", "set", "m", "--url", "https://example.net/"))
@@ -205,7 +205,7 @@ def test_lists_are_paged_and_tables_are_never_cut_short(alice: Program) -> None:
     assert ([item["id"] for item in rest["items"]], rest["next_cursor"]) == (["c"], None)
 
 
-def test_show_tells_definition_schedule_uptime_and_runs(alice: Program) -> None:
+def test_show_prints_definition_schedule_uptime_and_runs(alice: Program) -> None:
     alice.ok("monitor", "set", "web", "--url", "https://example.org/", "--every", "1h", "--expect-status", "204")
     shown = alice.json("monitor", "show", "web")
     assert shown["check"]["expect"] == {"status": [204]}

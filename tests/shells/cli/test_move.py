@@ -53,7 +53,7 @@ def _without_own(document: object) -> object:
     return [_without_own(one) for one in document] if isinstance(document, list) else document
 
 
-def test_a_file_is_whole_or_not_there_and_only_for_its_owner(program: Program) -> None:
+def test_export_file_is_complete_or_absent_and_readable_only_by_its_owner(program: Program) -> None:
     fill(program)
     told = program.json("export", "moved.ndjson")
     file = program.folder / "moved.ndjson"
@@ -66,7 +66,7 @@ def test_a_file_is_whole_or_not_there_and_only_for_its_owner(program: Program) -
     assert program.run("import", "moved.ndjson", store="sqlite:///other.db").code == 0
 
 
-def test_half_a_stream_is_refused_and_so_is_another_secret(program: Program) -> None:
+def test_truncated_export_and_export_under_another_secret_are_refused(program: Program) -> None:
     fill(program)
     program.ok("export", "moved.ndjson")
     lines = (program.folder / "moved.ndjson").read_text().splitlines(keepends=True)

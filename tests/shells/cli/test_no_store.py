@@ -83,13 +83,13 @@ def test_a_command_that_finds_no_store_says_where_it_looked(
     [one for one in commands() if one[0] not in MAKERS | WITHOUT],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_no_other_command_leaves_anything_in_an_empty_folder(path: tuple[str, ...], command: Any, empty: Path) -> None:
+def test_command_without_a_store_creates_no_file(path: tuple[str, ...], command: Any, empty: Path) -> None:
     arguments = [one for one in command.params if not one.opts[0].startswith("-") and one.required]
     main([*path, *("x" for _ in arguments), "--store", "sqlite:///typo.db"])
     assert list(empty.iterdir()) == []
 
 
-def test_a_typo_is_answered_with_the_store_that_is_meant(program: Program) -> None:
+def test_error_for_a_misspelled_store_names_the_existing_one(program: Program) -> None:
     program.ok("user", "add", "alice", store="sqlite:///shop.db")
     (program.folder / "notes.db").write_text("no database")
     apsw.Connection(str(program.folder / "theirs.db")).execute("CREATE TABLE theirs (x)").fetchall()
@@ -100,7 +100,7 @@ def test_a_typo_is_answered_with_the_store_that_is_meant(program: Program) -> No
     assert sorted(file.name for file in program.folder.iterdir()) == before
 
 
-def test_a_store_above_or_in_a_settings_file_above_is_found(program: Program) -> None:
+def test_error_for_a_missing_store_names_one_in_a_parent_folder(program: Program) -> None:
     below = program.folder / "a" / "b"
     below.mkdir(parents=True)
     program.ok("user", "add", "alice", store="sqlite:///data.store")

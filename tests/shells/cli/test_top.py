@@ -1,4 +1,4 @@
-"""``paceline top``: live on a terminal of any size, once elsewhere, and honest when nothing runs."""
+"""``paceline top``: live on a terminal of any size, once elsewhere, and with a message when no daemon runs."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_top_once_prints_one_picture_and_so_does_a_pipe(alice: Program) -> None:
     assert document["wrong"] == []
 
 
-def test_top_shows_users_only_what_is_theirs(alice: Program) -> None:
+def test_top_shows_users_only_their_own_things(alice: Program) -> None:
     bob = alice.json("user", "add", "bob")["token"]
     set_failing(alice, "home", "alice")
     set_failing(alice, "bobs", "bob")
@@ -137,7 +137,7 @@ def monitor(name: str, health: str) -> MonitorView:
     width=st.integers(20, 150),
     height=st.integers(1, 40),
 )
-def test_picture_is_never_larger_than_the_terminal(names: list[str], width: int, height: int) -> None:
+def test_top_is_never_larger_than_the_terminal(names: list[str], width: int, height: int) -> None:
     wrong = [Wrong(monitor(name, "failing"), "例え " * 20) for name in names]
     lines = draw(Facts(wrong, False, [], NextHour(0, 0, 0)), Form(width, NOW_MS), height=height)
     assert len(lines) <= height
@@ -153,13 +153,13 @@ def test_section_that_is_shortened_says_how_much_there_is() -> None:
     assert len(text) == 9
 
 
-def test_bar_is_full_only_when_all_is_done() -> None:
+def test_progress_bar_is_full_only_when_everything_is_done() -> None:
     assert bar(0, 0) == bar(0, 9) == "░" * 12
     assert bar(999, 1_000) == "█" * 11 + "░"
     assert bar(9, 9) == "█" * 12
 
 
-def test_slow_part_is_not_read_at_every_look() -> None:
+def test_slow_part_of_top_is_not_read_at_every_refresh() -> None:
     reads = []
 
     def read() -> int:

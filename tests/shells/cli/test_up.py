@@ -84,7 +84,7 @@ def test_next_demo_ends_measurements_that_a_killed_demo_left_running(program: Pr
     assert program.ok("check") == "OK\n"
 
 
-def test_the_demo_twice_is_the_demo_once_with_a_new_token(program: Program) -> None:
+def test_second_demo_reuses_the_demo_store_with_a_new_token(program: Program) -> None:
     with program.running("up", "--demo", "--port", "0") as up:
         first = up.said
         taken = program.run("up", "--demo", "--port", first["url"].rpartition(":")[2])
@@ -103,7 +103,7 @@ def test_the_demo_twice_is_the_demo_once_with_a_new_token(program: Program) -> N
 
 
 @pytest.mark.parametrize("how", ["default", "environment", "flag"])
-def test_the_demo_never_touches_a_store_of_ours(program: Program, how: str) -> None:
+def test_demo_never_changes_an_existing_store(program: Program, how: str) -> None:
     name = "paceline" if how == "default" else "real"
     url = f"sqlite:///{name}.db"
     settings = {"store": url} if how == "environment" else {}
@@ -195,7 +195,7 @@ def test_a_worker_fires_without_an_api(program: Program) -> None:
         eventually(lambda: program.json("monitor", "show", "port")["health"] == "ok")
 
 
-def test_commands_at_once_wait_for_each_other(program: Program) -> None:
+def test_concurrent_commands_wait_for_each_other(program: Program) -> None:
     program.ok("user", "add", "alice")
     words = ["--url", "https://example.org/", "--every", "1h"]
     started = [program.begin("monitor", "set", f"m{number}", *words) for number in range(6)]

@@ -1,4 +1,4 @@
-"""The real daemon tells a real webhook receiver and a real mail server: `kill -9` loses no alert and doubles none."""
+"""The real daemon sends alerts to a real webhook receiver and a real mail server: `kill -9` loses and doubles none."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def check_all_told_once(api: Api, receiver: HookReceiver) -> None:
     stored = alerts(api)
     failing = [one["subject"] for one in stored if one["event"] == "monitor.failing"]
     assert sorted(failing) == sorted(f"m{number}" for number in range(MONITORS)), "one for each monitor that fails"
-    assert set(receiver.told) == {one["id"] for one in stored}, "what was told is what is stored"
+    assert set(receiver.told) == {one["id"] for one in stored}, "the delivered alerts are the stored ones"
     assert receiver.wrong == []
     # A call that a kill cut short is made again under the same key; a call that was answered is not.
     tries = {one["id"]: one["deliveries"][0]["tries"] for one in stored}

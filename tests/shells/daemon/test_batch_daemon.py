@@ -59,7 +59,7 @@ class Stage:
         self.store.put_provider(PutProvider(name, spec), now_ms=now_ms())
 
     def batch(self, records: dict[str, int], **fields: Any) -> None:
-        """So many records for each provider."""
+        """Makes the batch with this many records for each provider."""
         put_batch(self.store, "b", json.dumps(fields).encode(), now_ms=now_ms())
         specs = [
             RecordSpec(f"{name}-{n}", name, f"query?n={n}", json.dumps({"n": n, "of": name}))
@@ -75,7 +75,7 @@ class Stage:
         plan_day(self.store, batch, day_at(batch.spec, now_ms()), now_ms=now_ms())
 
     def runs(self) -> list[CallRun]:
-        """In due order."""
+        """Returns the runs in due order."""
         batch = get_batch(self.store, "b")
         found: list[CallRun] = []
         for day in self.store.days(batch, before=None, limit=10):
@@ -89,7 +89,7 @@ class Stage:
         return Counter(run.state for run in self.runs())
 
     def ended(self, count: int, *, within_s: float = 90.0) -> Counter[str]:
-        """Waits until so many runs have ended."""
+        """Waits until this many runs have ended."""
         ends = {"done", "failed", "unknown", "skipped"}
         wait_for(lambda: sum(n for s, n in self.states().items() if s in ends) >= count, self.states, within_s=within_s)
         return self.states()
@@ -129,7 +129,7 @@ def worker(stage: Stage, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
     starts = log.read_text().count(UP) if log.exists() else 0
     process = start_process(stage.folder, "worker", PACELINE_CALL_LEASE="500ms", **settings)
     try:
-        # Before it says so, nothing minds its signals.
+        # Before that message, signals are not handled.
         wait_for(lambda: log.read_text().count(UP) > starts, log.read_text, within_s=90)
         yield process
     finally:
@@ -177,10 +177,10 @@ def test_promise_6_each_run_goes_to_its_provider_evenly_in_order_and_no_more_tha
 
 
 def settled_count(count: Callable[[], int]) -> int:
-    """The count once it has stayed the same for a second."""
+    """Returns the count once it has stayed the same for a second."""
     seen, since_s, until_s = count(), time.monotonic(), time.monotonic() + 60
     while time.monotonic() - since_s < 1:
-        assert time.monotonic() < until_s, "it does not come to rest"
+        assert time.monotonic() < until_s, "the count keeps changing"
         time.sleep(0.05)
         if (now := count()) != seen:
             seen, since_s = now, time.monotonic()
@@ -250,7 +250,7 @@ def test_promise_10_kill_minus_nine_loses_no_run_and_repeats_nothing_that_was_se
     with worker(stage) as process:
         assert stage.ended(600, within_s=60) == {"done": 600}
         stop(process)
-    assert "clock_set_back" not in (stage.folder / "daemon.log").read_text(), "nobody touched the clock"
+    assert "clock_set_back" not in (stage.folder / "daemon.log").read_text(), "the clock was not set"
     assert settled_before[-1][0], "the load never settled anything"
     arrivals = Counter(one.key for one in stage.model.arrivals())
     for settled, seen in settled_before:

@@ -136,7 +136,7 @@ def test_promise_10_no_write_is_acknowledged_once_a_file_is_removed(scene: Scene
     assert [scene.put(f"lost{number}") for number in range(20)] == [503] * 20
 
 
-def test_nothing_fires_after_the_store_was_removed(scene: Scene) -> None:
+def test_claim_is_refused_after_the_store_was_removed(scene: Scene) -> None:
     scene.path.unlink()
     scene.red_within_s()
     answer = scene.api("POST", "/v1/outgoing/claim", {"max": 10})
@@ -155,7 +155,7 @@ def test_a_daemon_with_a_damaged_store_ends_in_order_and_leaves_the_new_files_al
     assert "Traceback" not in scene.log
 
 
-def test_a_store_that_others_use_as_well_is_not_taken_for_damaged(scene: Scene) -> None:
+def test_writes_checkpoints_and_vacuums_of_other_processes_are_not_damage(scene: Scene) -> None:
     """Another process writes, brings the log into the file, and vacuums; none of it is damage."""
     for number in range(5):
         with contextlib.closing(sqlite3.connect(scene.path, timeout=30)) as other:

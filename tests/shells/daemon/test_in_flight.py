@@ -1,4 +1,4 @@
-"""The loop that keeps work in flight, with a kind of work whose store and edge do what the test tells them."""
+"""The in-flight loop, with a store and an edge that the test controls."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Store:
         self.asked: list[str] = []
 
     def hold(self, act: str) -> Callable[[], None]:
-        """Lets this act hang until the returned function is called."""
+        """Makes this act hang until the returned function is called."""
         self.held[act] = gate = threading.Event()
         return gate.set
 
@@ -84,7 +84,7 @@ class Store:
 
 
 class Errands(Work[Errand, CallResult]):
-    """``waiting`` can be claimed; ``settled`` and ``released`` are what the store was told."""
+    """``waiting`` can be claimed; ``settled`` and ``released`` are the calls that the store received."""
 
     name = "errands"
     orders_max = 4
@@ -273,7 +273,7 @@ def test_results_that_could_not_be_settled_are_kept_and_settled_in_order(*, with
     assert any(act.startswith("settle") for act in errands.store.asked) is not with_claim
 
 
-def test_results_wait_for_company_and_go_with_the_next_claim() -> None:
+def test_results_are_collected_and_settled_with_the_next_claim() -> None:
     errands = Errands(1, 2, 3)
     errands.settles_with_claim, errands.settle_ms = True, 50
     loop = loop_of(errands)
@@ -325,7 +325,7 @@ def test_results_that_may_not_be_settled_yet_do_not_keep_the_loop_awake() -> Non
     assert errands.settled == [0, 1]
 
 
-def test_drain_settles_what_ends_and_claims_nothing() -> None:
+def test_drain_settles_finished_runs_and_claims_nothing() -> None:
     errands = Errands(1, 2)
     loop = loop_of(errands)
     turn_until(loop, lambda: errands.edge.in_flight == 2)
@@ -338,7 +338,7 @@ def test_drain_settles_what_ends_and_claims_nothing() -> None:
     assert (errands.settled, errands.waiting) == ([2, 1], [Errand(3)])
 
 
-def test_drain_gives_back_what_can_be_repeated_and_leaves_the_rest_to_its_lease() -> None:
+def test_drain_releases_repeatable_runs_and_leaves_the_others_to_their_lease() -> None:
     errands = Errands(1, 2, 3)
     loop = loop_of(errands)
     turn_until(loop, lambda: errands.edge.in_flight == 3)
@@ -347,7 +347,7 @@ def test_drain_gives_back_what_can_be_repeated_and_leaves_the_rest_to_its_lease(
     assert (errands.settled, errands.released) == ([3], [2])
 
 
-def test_drain_gives_back_what_a_slow_claim_brings() -> None:
+def test_drain_releases_runs_of_a_claim_that_answers_late() -> None:
     errands = Errands(1, 2)
     loop = loop_of(errands, remote=True)
     reply = errands.store.hold("claim")
@@ -359,7 +359,7 @@ def test_drain_gives_back_what_a_slow_claim_brings() -> None:
     assert (errands.released, errands.edge.started) == ([1, 2], [])
 
 
-def test_hurried_drain_does_not_wait_for_what_is_in_flight() -> None:
+def test_hurried_drain_does_not_wait_for_runs_in_flight() -> None:
     errands = Errands(1, 2)
     loop = loop_of(errands)
     turn_until(loop, lambda: errands.edge.in_flight == 2)
@@ -381,12 +381,12 @@ def test_drain_does_not_wait_for_ever_for_a_settlement_that_hangs() -> None:
     reply()
 
 
-def test_store_is_not_asked_again_before_there_is_a_reason() -> None:
+def test_store_is_not_polled_again_before_its_interval_or_a_signal() -> None:
     errands = Errands()
     loop = loop_of(errands)
     for _ in range(3):
         loop.turn()
-    assert errands.store.asked == ["claim"], "nothing was found, and nobody knows of more"
+    assert errands.store.asked == ["claim"], "nothing was found, and no more is expected"
     errands.ms += errands.look_ms - 1
     loop.turn()
     assert errands.store.asked == ["claim"]

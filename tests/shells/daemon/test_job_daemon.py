@@ -30,7 +30,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
         assert atlas.defects == []
 
 
-def test_promise_11_a_job_goes_through_the_pool_and_reaches_a_true_end(stage: Stage) -> None:
+def test_promise_11_finished_job_is_successful_only_if_its_measurements_were(stage: Stage) -> None:
     stage.accounts("north", "south")
     with worker(stage, PACELINE_LOG_LEVEL="info") as process:
         good = stage.submit(8)
@@ -96,7 +96,7 @@ def metrics(port: int) -> str:
         return text
 
 
-def test_without_accounts_and_jobs_nothing_is_asked_of_ripe(stage: Stage) -> None:
+def test_worker_without_accounts_and_jobs_makes_no_request_to_ripe(stage: Stage) -> None:
     with worker(stage) as process:
         time.sleep(3)
         stop(process)

@@ -81,7 +81,9 @@ def test_webhook_of_a_finished_job_is_signed_and_retried_after_a_failure(stage: 
         wait_for(lambda: len(receiver.got) == 2, stage.log, within_s=60)
         time.sleep(0.5)
         stop(process)
-    assert stage.store.due_webhooks(now_ms=now_ms() + 86_400_000, limit=10) == [], "it was told, and that is the end"
+    assert stage.store.due_webhooks(now_ms=now_ms() + 86_400_000, limit=10) == [], (
+        "the webhook was called, and not again"
+    )
     secret = webhook_secret(KEY, "ann")
     for number, (headers, body) in enumerate(receiver.got, start=1):
         told = json.loads(body)
@@ -101,7 +103,7 @@ def test_a_webhook_reaches_no_private_address_that_is_not_allowed(stage: Stage) 
     settings = {"PACELINE_OUTBOUND_ALLOW": "", "PACELINE_LOG_LEVEL": "info"}
     with Receiver() as receiver, worker(stage, **settings) as process:
         job = stage.submit(1, webhook=receiver.url)
-        assert stage.finished(job).success, "RIPE's own address is the operator's word"
+        assert stage.finished(job).success, "RIPE's address is set by the operator"
         wait_for(lambda: "webhook_failed" in stage.log(), stage.log)
         stop(process)
     assert receiver.got == []
@@ -118,7 +120,7 @@ class SteppingClock:
         return self.ms
 
 
-def test_the_keeper_removes_old_jobs_and_brings_back_what_a_wrong_clock_put_off(stage: Stage) -> None:
+def test_keeper_removes_old_jobs_and_pulls_back_sends_postponed_by_a_wrong_clock(stage: Stage) -> None:
     clock = SteppingClock(now_ms())
     system = System(load_settings(jobs_keep="2d", secret_key=SECRET), stage.store, clock)
     beats = []
@@ -138,7 +140,7 @@ def test_the_keeper_removes_old_jobs_and_brings_back_what_a_wrong_clock_put_off(
     with capture_logs() as lines:
         keeper.turn()
     assert [line["by_ms"] // 60_000 for line in lines if line["event"] == "clock_set_back"] == [60]
-    assert len(beats) > 1, "looking through what waits may take minutes, and is not to be taken for being stuck"
+    assert len(beats) > 1, "reading all waiting entries may take minutes and must not look like a stuck loop"
     assert stage.job(old).finished
     [moved] = stage.items(waiting)
     assert moved.next_ms == clock.ms + system.send_wait_ms_max
@@ -151,7 +153,7 @@ def test_the_keeper_removes_old_jobs_and_brings_back_what_a_wrong_clock_put_off(
     assert stage.store.verify() == []
 
 
-def test_a_trouble_that_lasts_does_not_fill_the_log(stage: Stage) -> None:
+def test_lasting_trouble_does_not_fill_the_log(stage: Stage) -> None:
     stage.accounts("lab")
     for key in stage.store.keys("lab"):
         stage.store.change_key("lab", key.id, enable_key(enabled=False))
@@ -228,7 +230,7 @@ def full(stage: Stage) -> Iterator[Dispatching]:
 def test_dispatcher_with_full_accounts_looks_at_once_when_room_is_announced(full: Dispatching) -> None:
     put_account_spec(full.stage.store, "lab", AccountSpec(concurrent=2))
     full.stage.atlas.world.registry.accounts["lab"].limits = Limits(concurrent=3)
-    assert full.sent() == 0, "this process tells it, as the API does after each change"
+    assert full.sent() == 0, "this process announces the change, as the API does"
     full.tell()
     assert full.sent(1) == 1
 

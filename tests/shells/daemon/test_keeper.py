@@ -119,9 +119,7 @@ def _runs(system: System) -> int:
         return int(db.execute("SELECT count(*) FROM run").get)
 
 
-def test_keeper_tells_that_nobody_runs_a_monitor_once_it_has_run_for_as_long_itself(
-    system: System, clock: SteppingClock
-) -> None:
+def test_keeper_alerts_late_runs_only_after_it_has_run_that_long_itself(system: System, clock: SteppingClock) -> None:
     system = System(load_settings(runs_expire="1d", secret_key=SECRET), system.store, clock)
     _put(system, 3, outgoing=True)
     Ticker(system, Metrics(), made=lambda: None, keep_on=lambda: True).turn()

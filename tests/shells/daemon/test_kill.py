@@ -105,7 +105,7 @@ def test_promise_10_kill_minus_nine_loses_nothing_acknowledged_and_repeats_nothi
         time.sleep(3.5)  # leases of the last kill run out, and what they held is done again
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0, "SIGTERM drains and exits 0"
-    assert "clock_set_back" not in (tmp_path / "daemon.log").read_text(), "nobody touched the clock"
+    assert "clock_set_back" not in (tmp_path / "daemon.log").read_text(), "the clock was not set"
     check_the_file(tmp_path / "p.db", ledger)
 
 
@@ -143,7 +143,7 @@ def check_the_file(path: Path, ledger: Ledger) -> None:
 
 
 def check_the_alerts(store: SqliteStore, monitors: list[Monitor]) -> None:
-    """Each change of health in the recorded history was told once, in order, up to the limit of the hour."""
+    """Each change of health in the recorded history raised one alert, in order, up to the hourly limit."""
     alerts = [record.alert for record in store.alerts("ann", since_ms=0, before=None, limit=1_000)]
     assert len(monitors) == 5
     for monitor in monitors:

@@ -1,4 +1,4 @@
-"""HTTPS: with one's own files, with certificates that Paceline makes, and what is said if they cannot be used."""
+"""HTTPS: with the operator's files, with certificates made by Paceline, and errors if they cannot be used."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_valid_certificate_is_kept_and_an_expiring_one_is_renewed_under_the_same
     assert first.authority.read_bytes() != authority
 
 
-def test_a_new_name_or_a_broken_file_makes_a_new_certificate(tmp_path: Path) -> None:
+def test_new_host_name_or_broken_file_makes_a_new_certificate(tmp_path: Path) -> None:
     files = made(tmp_path)
     server, authority = files.server.read_bytes(), files.authority.read_bytes()
     made(tmp_path, names=("paceline.example", "198.51.100.7", "not a name \u00e9"))
@@ -108,7 +108,7 @@ def test_self_signed_certificate_covers_the_host_names_of_this_machine() -> None
         ({"tls_cert": "p-tls.pem", "tls_self_signed": True}, "PACELINE_TLS_SELF_SIGNED: either this, or"),
     ],
 )
-def test_a_wrong_setting_is_one_clear_line(tmp_path: Path, given: dict[str, Any], words: str) -> None:
+def test_wrong_tls_setting_is_refused_with_one_clear_line(tmp_path: Path, given: dict[str, Any], words: str) -> None:
     made(tmp_path)
     paths = {name: tmp_path / value if isinstance(value, str) else value for name, value in given.items()}
     with pytest.raises(WrongSetting) as refused:
@@ -179,7 +179,7 @@ def test_up_serves_only_https_to_clients_that_trust_its_authority(tmp_path: Path
     assert (tmp_path / "log").read_text() == ""
 
 
-def test_up_takes_the_operators_own_files(tmp_path: Path) -> None:
+def test_up_serves_the_operators_own_certificate(tmp_path: Path) -> None:
     other = tmp_path / "elsewhere"
     other.mkdir()
     files = make_certificates(other, "own", names=(), now=dt.datetime.now(dt.UTC))

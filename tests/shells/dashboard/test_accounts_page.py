@@ -40,7 +40,7 @@ def test_forecast_says_how_sure_it_is_where_something_is_held() -> None:
     assert (found["ends"], found["latest"]) == ("2026-11-23T12:00:00.000Z", "2026-11-28T12:00:00.000Z")
 
 
-def test_forecast_is_told_to_ten_minutes_so_that_two_looks_are_the_same() -> None:
+def test_forecast_is_rounded_to_ten_minutes_so_that_two_reads_are_the_same() -> None:
     looks = [pool_forecast([account(left=777, spent=100)], NOW_MS + later) for later in (0, 1_000, 2_000)]
     assert len({look["ends"] for look in looks if look is not None}) == 1
 
@@ -56,7 +56,7 @@ def test_pool_that_is_not_used_or_lasts_for_many_years_has_no_end() -> None:
     assert pool_forecast([account(left=None)], NOW_MS) is None
 
 
-def test_accounts_that_cannot_send_do_not_count_into_what_is_left() -> None:
+def test_accounts_that_cannot_send_do_not_count_as_remaining_credits() -> None:
     accounts = [account(spent=10, held=5, foreign=1), account(state="full"), account(state="quarantined")]
     assert meter_total(accounts, "daily_credits") == {
         "accounts": 2,

@@ -55,7 +55,7 @@ def test_provider_and_batch_that_are_paused_have_no_forecast_and_say_so(root: Cl
     assert "Resume" in text
 
 
-def test_ended_day_names_what_gave_up_and_what_each_call_answered(world: World, root: Client) -> None:
+def test_ended_day_lists_dead_letters_and_the_answer_of_each_call(world: World, root: Client) -> None:
     assert end_all(world, "failed", provider="shop", reason="status 400") == RECORDS / 2
     root("POST", "/v1/providers/shop/resume")
     assert end_all(world, "done", provider="tax", reason="") == RECORDS / 2

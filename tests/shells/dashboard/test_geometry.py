@@ -35,7 +35,7 @@ def test_bars_of_the_kinds_stand_on_each_other() -> None:
     assert (chart.times[0].text, chart.times[-1].text) == ("12:00", "14:00")
 
 
-def test_what_lies_over_capacity_is_drawn_above_its_line_and_marked() -> None:
+def test_load_over_capacity_is_drawn_above_its_line_and_marked() -> None:
     chart = ahead_chart(ahead([(10, 0, 0), (30, 0, 0)], capacity=20, worst=(1, 0)), height=90)
     assert chart.capacity == "M0 30.0H2"
     assert chart.over == "M1.07 30.0V0.0h0.86V30.0z"

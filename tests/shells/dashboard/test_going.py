@@ -1,4 +1,4 @@
-"""The box that goes to anything by its id, and the keyboard alone."""
+"""The search box that opens any page by an id, with the keyboard alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def led(client: Client, text: str) -> str:
     return answer.headers["location"]
 
 
-def test_box_leads_to_the_page_of_whatever_has_the_id(world: World, root: Client) -> None:
+def test_search_box_leads_to_the_page_of_an_id(world: World, root: Client) -> None:
     job = submitted(world.client(world.tokens["alice"]))
     for text, address in {
         "own": "/ui/monitors/" + "root/own",
@@ -45,7 +45,7 @@ def test_box_leads_to_the_page_of_whatever_has_the_id(world: World, root: Client
         assert root("GET", path).status == 200
 
 
-def test_box_finds_nothing_of_others(world: World, root: Client) -> None:
+def test_search_box_finds_nothing_of_other_users(world: World, root: Client) -> None:
     del root
     bob = world.add("bob")
     for text in ("alice/a%2Bb", "a%2Bb", "shop", "daily", f"daily/r1%40{TOMORROW}"):

@@ -21,7 +21,7 @@ def stage(tmp_path: Path) -> Iterator[AtlasWorld]:
         yield running
 
 
-def test_job_that_waits_says_how_much_of_it_waits_why_and_what_it_costs(stage: AtlasWorld) -> None:
+def test_waiting_job_shows_how_many_measurements_wait_why_and_the_cost(stage: AtlasWorld) -> None:
     made = submitted(stage.alice, job(3))
     text = text_of(stage.alice, f"/ui/jobs/{made}")
     assert "Place in the queue" in text

@@ -38,7 +38,7 @@ def test_changes_are_written_in_place_and_new_rows_wait_behind_a_button(world: W
     assert browser.complaints() == []
 
 
-def test_page_says_when_paceline_is_gone_and_heals_by_itself(program: Program, browser: Looking) -> None:
+def test_page_says_when_paceline_is_gone_and_recovers_by_itself(program: Program, browser: Looking) -> None:
     token = program.json("user", "add", "ann")["token"]
     program.ok("monitor", "set", "web", "--user", "ann", "--url", "http://192.0.2.1/", "--every", "1h")
     port = str(free_port())
@@ -78,7 +78,7 @@ def test_revoked_token_ends_an_open_page(world: World, browser: Looking) -> None
     assert browser.find("#enter")
 
 
-def test_twenty_tabs_all_show_the_page_and_hidden_ones_ask_nothing(world: World, browser: Looking) -> None:
+def test_twenty_tabs_all_show_the_page_and_hidden_tabs_make_no_requests(world: World, browser: Looking) -> None:
     """A browser opens six connections to a host: a page that held one open would starve the seventh."""
     alice = world.add("alice")
     browser.sign_in(base(world), alice.token or "", "/ui/monitors")
@@ -112,7 +112,7 @@ def test_ten_thousand_monitors_and_a_thousand_providers_are_shown_at_once_and_po
         assert 0 < browser.run(sent) < 100_000, path
 
 
-def test_search_asks_the_server_and_stands_in_the_address(world: World, browser: Looking) -> None:
+def test_search_is_done_by_the_server_and_kept_in_the_address(world: World, browser: Looking) -> None:
     alice = world.add("alice")
     items = [PAUSED | {"id": f"m{number:03d}", "tags": ["even" if number % 2 == 0 else "odd"]} for number in range(120)]
     assert alice("PUT", "/v1/users/me/monitors", {"items": items}).status == 200

@@ -1,4 +1,4 @@
-"""What open pages cost while nobody presses anything."""
+"""The cost of open pages that are only polled."""
 
 from __future__ import annotations
 

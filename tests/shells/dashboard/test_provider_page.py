@@ -26,7 +26,7 @@ def root(world: World) -> Client:
     return root
 
 
-def test_list_shows_rate_places_queue_order_and_latency(world: World, root: Client) -> None:
+def test_provider_list_shows_rate_places_queue_order_and_latency(world: World, root: Client) -> None:
     text = text_of(root, "/ui/providers")
     assert "All providers are open. 12 calls wait for a time or a turn." in text
     assert re.search(
@@ -47,7 +47,7 @@ def test_paused_provider_comes_first_and_is_counted_apart(root: Client) -> None:
     assert "Why tax is paused" in text
 
 
-def test_page_of_one_names_the_next_calls_in_order_of_due_time_each_with_its_why(root: Client) -> None:
+def test_provider_page_lists_the_next_calls_by_due_time_each_with_its_why(root: Client) -> None:
     body, text = view_of(root, "/ui/providers?id=shop"), text_of(root, "/ui/providers?id=shop")
     dues = re.findall(r'<td role="cell" class="nw" data-l="Due"><time datetime="([^"]+)"', body)
     assert len(dues) == 10
@@ -59,14 +59,14 @@ def test_page_of_one_names_the_next_calls_in_order_of_due_time_each_with_its_why
     assert "No latency is known yet." in text
 
 
-def test_page_of_one_draws_the_latency_of_the_calls_that_were_done(world: World, root: Client) -> None:
+def test_provider_page_draws_the_latency_of_done_calls(world: World, root: Client) -> None:
     end_all(world, "done", provider="shop", reason="")
     text = text_of(root, "/ui/providers?id=shop")
     assert "No call of a running day waits for it." in text
     assert "Latency, median" in text
 
 
-def test_page_of_one_says_why_nothing_starts(root: Client) -> None:
+def test_page_of_a_paused_provider_says_why_nothing_starts(root: Client) -> None:
     root("POST", "/v1/providers/shop/pause")
     text = text_of(root, "/ui/providers?id=shop")
     assert "Paused by its operator. Nothing starts until somebody resumes it." in text

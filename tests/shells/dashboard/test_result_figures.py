@@ -92,7 +92,7 @@ def test_measurements_beyond_those_that_are_drawn_are_counted() -> None:
     assert (len(found.smalls), found.others, found.results) == (SHOWN_MAX, 3, SHOWN_MAX + 3)
 
 
-def test_job_without_results_or_with_none_that_was_answered() -> None:
+def test_job_without_results_has_no_figures_and_unanswered_results_have_no_latency() -> None:
     assert figures(read_lines([line(None)])) is None
     found = figures(read_lines([line(ping(-1))]))
     assert found is not None

@@ -129,7 +129,7 @@ def test_wrong_token_is_refused_and_guessing_is_slowed_down(tmp_path: Path) -> N
         assert world.client()("POST", "/ui/session", {"token": token}, headers=OWN).status == 200
 
 
-def test_who_is_not_signed_in_is_led_to_the_form_and_back(world: World) -> None:
+def test_visitor_without_a_session_is_sent_to_the_sign_in_form_and_back(world: World) -> None:
     world.add("alice")
     reply = page(world, "/ui/monitors?cursor=x", {})
     assert (reply.status, reply.headers["location"]) == (303, "/ui/sign-in?next=%2Fui%2Fmonitors%3Fcursor%3Dx")

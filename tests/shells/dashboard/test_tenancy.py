@@ -12,7 +12,7 @@ OPEN = {"/ui/sign-in", "/ui/session", "/ui/static/{hash}/{name}"}
 
 
 GO = "/ui/go"
-"""It leads to other pages, and shows nothing itself: test_going.py asks where it leads whom."""
+"""It leads to other pages, and shows nothing itself: test_going.py tests where it leads each user."""
 
 
 def test_every_page_hides_the_first_user_from_the_second(world: World) -> None:
@@ -31,7 +31,7 @@ def test_every_page_hides_the_first_user_from_the_second(world: World) -> None:
             assert secret == "own" or secret not in shown or secret in path, f"{secret} on {path}"
 
 
-def test_user_who_is_no_admin_is_not_offered_what_is_for_admins(world: World) -> None:
+def test_plain_user_is_not_offered_admin_actions(world: World) -> None:
     alice = world.add("alice")
     text = alice("GET", "/").body.decode()
     for address in ("/ui/providers", "/ui/batches", "/ui/accounts", "/ui/dead"):

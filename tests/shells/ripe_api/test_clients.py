@@ -170,7 +170,7 @@ def _is_stopped(stage: Stage, number: int) -> bool:
     return bool(Measurement(id=number, **stage.common).status_id == 4)
 
 
-def test_magellan_measures_dns_and_what_a_specification_says(stage: Stage, magellan: Magellan, tmp_path: Path) -> None:
+def test_magellan_measures_dns_and_from_a_specification(stage: Stage, magellan: Magellan, tmp_path: Path) -> None:
     dns = magellan.measure("dns", "--query-argument", "a.example", "--query-type", "AAAA")
     spec = tmp_path / "spec.json"
     spec.write_text(json.dumps({"type": "ntp", "af": 4, "target": "192.0.2.123", "description": "spec", "packets": 2}))

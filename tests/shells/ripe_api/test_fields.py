@@ -31,13 +31,13 @@ def test_measurement_has_no_probes_before_it_is_sent_and_then_ripes(house: House
     assert shown["probes"] == probes
 
 
-def test_probes_of_too_many_at_once_are_refused_by_name(house: House) -> None:
+def test_page_of_too_many_measurements_with_probes_is_refused(house: House) -> None:
     refused = house.ann("GET", "/measurements/?optional_fields=probes&page_size=500")
     assert refused.status == 400
     assert refused.json["error"]["errors"][0]["source"] == {"parameter": "page_size"}
 
 
-def test_how_many_probes_take_part_is_known_once_ripe_has_begun(house: House) -> None:
+def test_participant_count_is_known_once_ripe_has_started_the_measurement(house: House) -> None:
     [number] = house.ann.create()
 
     def counts() -> Any:

@@ -1,4 +1,4 @@
-"""Whose key it is, where it may stand, and that nobody sees another's."""
+"""Keys of users: where a request may carry them, and that each user sees only their own measurements."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_wrong_keys_are_refused_in_the_envelope_and_then_throttled(house: House)
     assert house.ann("GET", "/measurements/").status == 200
 
 
-def test_without_a_key_nothing_is_seen_and_nothing_is_done(house: House) -> None:
+def test_requests_without_a_key_see_no_measurement_and_change_nothing(house: House) -> None:
     (number,) = house.ann.create()
     client = Client(house.world.port)
     listed = client("GET", "/api/v2/measurements/").json

@@ -65,7 +65,7 @@ def test_malformed_or_too_large_body_is_an_error_in_ripes_envelope(house: House)
         assert (answer.status, answer.json["error"]["status"]) == (status, status)
 
 
-def test_more_than_the_day_allows_is_refused_whole_in_words_that_clients_know(house: House) -> None:
+def test_measurement_over_the_daily_credits_is_refused_in_words_that_ripe_clients_parse(house: House) -> None:
     house.ann.create()
     dear = request_of({**PING, "packets": 16}, probes=[{"requested": 900, "type": "area", "value": "WW"}])
     answer = house.ann("POST", "/measurements/", dear)
@@ -119,7 +119,7 @@ def test_results_are_filtered_by_time_and_probe_and_latest_is_a_list(house: Hous
     ]
 
 
-def test_if_ripe_does_not_answer_that_is_said_and_no_half_list_is_sent(house: House) -> None:
+def test_results_that_ripe_does_not_deliver_completely_are_answered_with_503(house: House) -> None:
     (number,) = house.ann.create()
     house.send()
     assert eventually(lambda: len(house.ann("GET", f"/measurements/{number}/results/").json) == 3)

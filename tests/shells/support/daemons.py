@@ -25,7 +25,7 @@ CONNECTION_FAULTS = (OSError, http.client.HTTPException)
 
 
 class Api:
-    """A client that says whether the daemon acknowledged: None means that nobody knows."""
+    """A client that returns whether the daemon acknowledged: None means unknown."""
 
     def __init__(self, port: int, token: str, *, timeout_s: float = 10) -> None:
         self._port = port
@@ -82,7 +82,7 @@ def wait_until_it_minds_signals(process: subprocess.Popen[Any], *, within_s: flo
     status, deadline_s = Path(f"/proc/{process.pid}/status"), time.monotonic() + within_s
     caught = 0
     while process.poll() is None and not caught & 1 << (signal.SIGTERM - 1):
-        assert time.monotonic() < deadline_s, "it does not mind signals"
+        assert time.monotonic() < deadline_s, "it does not handle signals yet"
         time.sleep(0.01)
         with contextlib.suppress(OSError):  # it has just ended
             lines = status.read_text().splitlines()

@@ -85,13 +85,13 @@ class Stage:
         return [(item.state, item.reason) for item in self.items(job)]
 
     def sent_once(self, count: int) -> None:
-        """By what really happened at RIPE, whatever it answered."""
+        """Counts by what happened at RIPE, not by its answers."""
         audit = self.atlas.audit(marker=TAG)
         assert audit["doubled"] == {}
         assert len(audit["measurements"]) == count
 
     def in_balance(self) -> None:
-        """What was settled is what was delivered, and the books add up."""
+        """Asserts that the settled credits equal the delivered results and that the books add up."""
         delivered = sum(one["charge"] for one in self.atlas.audit()["measurements"])
         assert sum(job.settled for job in self.store.jobs(None, before=None, limit=100)) == delivered
         command = [sys.executable, "-m", "paceline", "--store", f"sqlite:///{self.folder / 'p.db'}", "check"]
@@ -136,7 +136,7 @@ def worker(stage: Stage, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
     starts = log.read_text().count(UP) if log.exists() else 0
     process = start_process(stage.folder, "worker", **stage.settings | settings)
     try:
-        # Before it says so, nothing minds its signals.
+        # Before that message, signals are not handled.
         wait_for(lambda: log.read_text().count(UP) > starts, stage.log)
         yield process
     finally:

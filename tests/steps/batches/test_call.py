@@ -177,7 +177,7 @@ def test_results_are_settled_once_and_stale_ones_are_counted(store: Store, book:
     assert settle_calls(store, {}, [], chance=half) == ([], 0)
 
 
-def test_settling_and_claiming_go_together(store: Store, book: ProviderBook) -> None:
+def test_settle_and_claim_settles_a_call_and_starts_the_next(store: Store, book: ProviderBook) -> None:
     provide(store, "a")
     plan(store, make_batch(store), every(10, 2))
     (sent,) = claim(store, book)
@@ -295,7 +295,9 @@ def test_chosen_dead_letters_are_redriven_once_however_often_redrive_is_called(
 
 
 @pytest.mark.parametrize(("choice", "pointer"), [({}, ""), ({"date": DATE}, ""), ({"runs": ["nonsense"]}, "/runs/0")])
-def test_a_choice_that_names_nothing_is_refused(store: Store, choice: dict[str, Any], pointer: str) -> None:
+def test_redrive_without_a_complete_choice_or_with_an_invalid_run_id_is_refused(
+    store: Store, choice: dict[str, Any], pointer: str
+) -> None:
     with pytest.raises(InvalidInput) as caught:
         redrive.choose(store, **choice)
     assert [problem.pointer for problem in caught.value.errors] == [pointer]

@@ -105,7 +105,9 @@ def test_planner_that_dies_inside_a_page_leaves_no_run_of_that_page(
     assert plan_day(store, batch, DATE, now_ms=T0_MS).enqueued == 40
 
 
-def test_two_planners_in_turns_enqueue_once_and_tell_the_truth(store: Store, second: Store, batch: Batch) -> None:
+def test_two_interleaved_planners_enqueue_each_record_once_and_report_it_correctly(
+    store: Store, second: Store, batch: Batch
+) -> None:
     window = window_of(batch.spec, DATE)
     day = store.open_day(batch, DATE.isoformat(), start_ms=window.start_ms, end_ms=window.end_ms)
     planners = [plan_pages(handle, batch, day, now_ms=T0_MS) for handle in (store, second)]
@@ -123,7 +125,9 @@ def test_two_planners_in_turns_enqueue_once_and_tell_the_truth(store: Store, sec
     assert Counter(record for _, record in due_runs(store)) == Counter(list(RECORDS))
 
 
-def test_planners_in_threads_enqueue_once_and_tell_the_truth(store: Store, second: Store, batch: Batch) -> None:
+def test_concurrent_planners_enqueue_each_record_once_and_report_it_correctly(
+    store: Store, second: Store, batch: Batch
+) -> None:
     reports = []
 
     def work(handle: Store) -> None:
@@ -140,7 +144,7 @@ def test_planners_in_threads_enqueue_once_and_tell_the_truth(store: Store, secon
 
 
 class Meddling:
-    """Somebody changes records between any two pages."""
+    """Records change between any two pages."""
 
     def __init__(self, store: Store, acts: Iterator[Any]) -> None:
         self._store = store
@@ -157,7 +161,9 @@ class Meddling:
         return result
 
 
-def test_changes_between_pages_neither_lose_nor_double(store: Store, second: Store, batch: Batch) -> None:
+def test_record_changes_between_pages_of_a_plan_lose_and_double_no_run(
+    store: Store, second: Store, batch: Batch
+) -> None:
     def put(*records: RecordSpec) -> None:
         second.put_records(batch, records, now_ms=T0_MS)
 
@@ -181,7 +187,9 @@ def test_changes_between_pages_neither_lose_nor_double(store: Store, second: Sto
 
 
 @pytest.mark.parametrize("pages", [1, 3])
-def test_changes_while_a_plan_is_cut_short_neither_lose_nor_double(store: Store, batch: Batch, pages: int) -> None:
+def test_record_changes_during_an_interrupted_plan_lose_and_double_no_run(
+    store: Store, batch: Batch, pages: int
+) -> None:
     with pytest.raises(Cut):
         plan_day(store, batch, DATE, now_ms=T0_MS, progress=cut_after(pages))
     first = [record for _, record in due_runs(store)]
@@ -219,7 +227,7 @@ def test_late_additions_go_into_the_largest_gaps_of_the_rest(store: Store, batch
     for number in range(60):
         batches.put_records(store, batch, [RecordSpec(f"new-{number}", "abc"[number % 3])], now_ms=now_ms)
     after = at(store)
-    assert {name: after[name] for name in before} == before, "nobody moves"
+    assert {name: after[name] for name in before} == before, "no planned run is moved"
     added = sorted(due_ms for name, due_ms in after.items() if name not in before)
     assert len(added) == 60
     assert now_ms < added[0] <= added[-1] < START_MS + DAY_MS
@@ -348,7 +356,7 @@ def test_whole_days_that_were_missed_are_made_up_for_by_policy(store: Store, mis
     assert plan_due(store, now_ms=START_MS + 20 * DAY_MS).days == []
 
 
-def test_the_daemon_finishes_what_a_dead_planner_began(store: Store, second: Store, batch: Batch) -> None:
+def test_daemon_finishes_the_plan_of_a_dead_planner(store: Store, second: Store, batch: Batch) -> None:
     with pytest.raises(Cut):
         plan_day(store, batch, DATE, now_ms=START_MS, progress=cut_after(2))
     (planned,) = plan_due(second, now_ms=START_MS + 3 * DAY_MS).days[:1]
@@ -385,6 +393,6 @@ def test_more_records_than_milliseconds_run_on_after_the_window(store: Store) ->
     assert max(dues_ms) < START_MS + 2_000
 
 
-def test_the_date_of_these_scenes_begins_after_their_first_moment() -> None:
+def test_planned_date_of_these_tests_begins_after_their_first_instant() -> None:
     assert START_MS > T0_MS
     assert datetime.fromtimestamp(START_MS / 1_000, UTC).date() == DATE

@@ -33,7 +33,7 @@ def test_a_preview_is_the_plan_and_writes_nothing(store: Store, batch: Batch) ->
     assert preview(store, batch, DATE, now_ms=T0_MS).already == 40
 
 
-def test_a_preview_warns_of_what_a_provider_cannot_do_in_the_window(store: Store) -> None:
+def test_preview_warns_of_more_calls_than_a_provider_can_do_in_the_window(store: Store) -> None:
     put_provider(store, "slow", timeout="10s")
     put_provider(store, "quick", timeout="10s", max_in_flight=3)
     put_provider(store, "strict", timeout="100ms", rate="1/1m")

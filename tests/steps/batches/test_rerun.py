@@ -1,4 +1,4 @@
-"""What ended on a day runs again: as a round of its own, once, in its old order."""
+"""Reruns of a day: a separate round of its ended runs, once, in the old order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def batch(store: Store) -> Batch:
 
 
 def finish(store: Store, *, now_ms: int) -> list[str]:
-    """Calls all that comes up in a few hours. Returns the records in the order in which they started."""
+    """Makes all calls that are due in a few hours. Returns the records in the order of their starts."""
     started: list[str] = []
     for _ in range(500):
         calls = claim(store, now_ms)
@@ -94,7 +94,7 @@ def test_rerun_of_a_dead_letter_takes_its_place(store: Store, batch: Batch) -> N
     assert store.verify() == []
 
 
-def test_rerun_names_what_is_wrong_and_leaves_open_runs_alone(store: Store, batch: Batch) -> None:
+def test_rerun_with_wrong_input_is_refused_and_leaves_open_runs_alone(store: Store, batch: Batch) -> None:
     assert rerun(store, batch, DATE, records=["late"], now_ms=NOW_MS) == Rerun(0, 0)
     for wrong, pointer in (
         ({"records": ["r0", "nobody"]}, "/records/1"),
@@ -116,7 +116,7 @@ def test_rerun_that_was_cut_short_is_filled_by_the_next(store: Store, batch: Bat
     assert Counter(finish(store, now_ms=NOW_MS + HOUR_MS)) == Counter(["r0", "r1", "r2", "r3"])
 
 
-def test_round_is_no_day_for_planners_and_newcomers(store: Store, batch: Batch) -> None:
+def test_rerun_is_not_a_day_for_planners_and_late_records(store: Store, batch: Batch) -> None:
     store.open_day(batch, f"{DATE}~1", start_ms=NOW_MS, end_ms=NOW_MS + 9 * DAY_MS)
     rerun(store, batch, DATE, state="done", now_ms=NOW_MS)
     assert date.fromisoformat(DATE) not in due_dates(store, batch, date.fromisoformat(DATE))

@@ -62,7 +62,7 @@ def test_import_that_was_cut_short_goes_on_at_its_page(store: Store, batch: Batc
     assert table.asked[0] is None
 
 
-def test_import_begins_anew_if_it_is_told_so(store: Store, batch: Batch) -> None:
+def test_import_from_the_start_ignores_its_stored_position(store: Store, batch: Batch) -> None:
     with pytest.raises(ConnectionError):
         Import(store, batch).run(Pages(5, breaks_at=1))
     table = Pages(5)
@@ -70,7 +70,7 @@ def test_import_begins_anew_if_it_is_told_so(store: Store, batch: Batch) -> None
     assert table.asked == [None, "2", "4"]
 
 
-def test_import_that_dies_between_a_page_and_its_place_puts_that_page_again(store: Store, batch: Batch) -> None:
+def test_import_that_dies_before_storing_its_position_puts_the_page_again(store: Store, batch: Batch) -> None:
     class Dies(Import):
         def _put(self, items: Sequence[bytes], before: int) -> None:
             super()._put(items, before)

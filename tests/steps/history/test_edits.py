@@ -89,7 +89,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Past:
     return Past(path, now_ms, keep_ms=7 * DAY_MS)
 
 
-def test_history_of_users_who_share_passes(shared: Past) -> None:
+def test_verify_passes_a_history_of_fair_shares(shared: Past) -> None:
     report = shared.judged(shared.path)
     assert report.passed, report
     assert report.verdicts[-1].judged > MINUTES
@@ -102,7 +102,7 @@ def test_edit_that_starves_a_user_is_named(edit: Edit, shared: Past, tmp_path: P
     assert edit.promises <= broken, report
 
 
-def test_history_of_monitors_that_nobody_edited_passes(monitors: Past) -> None:
+def test_verify_passes_an_unedited_history_of_monitors(monitors: Past) -> None:
     report = monitors.judged(monitors.path)
     assert report.passed, report
     assert report.runs > 200
@@ -116,7 +116,7 @@ def test_edit_of_a_monitor_s_rows_is_named(edit: Edit, seed: int, monitors: Past
     assert edit.promises <= broken, report
 
 
-def test_history_of_batches_that_nobody_edited_passes(batches: Past) -> None:
+def test_verify_passes_an_unedited_history_of_batches(batches: Past) -> None:
     report = batches.judged(batches.path)
     assert report.passed, report
     assert report.runs > 20
@@ -129,7 +129,7 @@ def test_edit_of_a_batch_s_rows_is_named(edit: Edit, batches: Past, tmp_path: Pa
     assert edit.promises <= broken, report
 
 
-def test_history_of_jobs_that_nobody_edited_passes(jobs: Past) -> None:
+def test_verify_passes_an_unedited_history_of_jobs(jobs: Past) -> None:
     report = jobs.judged(jobs.path)
     assert report.passed, report
     assert report.runs > 20

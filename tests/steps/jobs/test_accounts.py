@@ -1,4 +1,4 @@
-"""A key is tried at RIPE before it is stored; who asks hears what it lacks. Against the simulator's real server."""
+"""A key is checked at RIPE before it is stored, and the error names what it lacks. Uses the simulator's server."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_key_is_refused_with_the_name_of_each_missing_permission(
 
 
 @pytest.mark.parametrize("kind", ["rate_limit", "error_before", "maintenance", "drop_before"])
-def test_without_a_verdict_nothing_is_stored_and_the_way_out_is_named(
+def test_key_that_ripe_could_not_check_is_not_stored_and_the_error_names_no_check(
     store: Store, simulator: AtlasSimulator, atlas: RipeAtlas, kind: str
 ) -> None:
     secret = simulator.add_key("theirs").uuid

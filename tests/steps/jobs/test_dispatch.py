@@ -97,7 +97,7 @@ class Watched:
 # -- waiting
 
 
-def test_no_account_at_all_is_a_wait_and_no_failure(scene: Scene) -> None:
+def test_measurement_waits_while_there_is_no_account(scene: Scene) -> None:
     job = scene.submit()
     idle = scene.dispatch()
     assert (idle.outcome, idle.parked, idle.next_ms) == ("idle", 0, START_MS + LOOK_AGAIN_MS)
@@ -118,7 +118,7 @@ def test_all_accounts_full_waits_30_seconds_or_for_the_earliest_release_if_that_
     assert scene.dispatch().next_ms == START_MS + 10 * MINUTE_MS
 
 
-def test_a_pass_over_full_accounts_costs_the_same_however_many_wait(scene: Scene) -> None:
+def test_dispatch_over_full_accounts_parks_no_measurement_however_many_wait(scene: Scene) -> None:
     scene.add_account(spec=AccountSpec(concurrent=1))
     scene.submit()
     scene.dispatch_all()
@@ -197,7 +197,7 @@ def test_thousand_measurements_of_a_full_target_do_not_starve_another_user(scene
 # -- several processes
 
 
-def test_no_more_are_being_sent_than_may_be(scene: Scene) -> None:
+def test_dispatch_waits_while_the_limit_of_sends_in_progress_is_reached(scene: Scene) -> None:
     scene.add_account()
     scene.submit(measurement(), measurement())
     (first, _) = scene.store.next_to_send(now_ms=START_MS, users_max=1, each_max=2)
@@ -263,7 +263,7 @@ def test_account_filled_by_another_process_is_skipped(scene: Scene) -> None:
 # -- keys that do not open, senders that are held up
 
 
-def test_a_key_sealed_otherwise_burns_nothing_and_says_what_to_do(scene: Scene) -> None:
+def test_key_sealed_with_another_secret_uses_no_attempt_and_names_the_setting(scene: Scene) -> None:
     scene.add_account()
     job = scene.submit()
     wrong = SecretVault(b"another secret of this installation")
@@ -277,7 +277,7 @@ def test_a_key_sealed_otherwise_burns_nothing_and_says_what_to_do(scene: Scene) 
     assert scene.dispatch().outcome == "sent"
 
 
-def test_a_key_that_does_not_open_leaves_the_others(scene: Scene) -> None:
+def test_key_that_cannot_be_opened_does_not_block_other_accounts(scene: Scene) -> None:
     scene.add_account("other", spec=AccountSpec(daily_credits=900_000))
     (secret,) = scene.simulator.add_account("lab")
     scene.store.put_account("lab", AccountSpec())
@@ -287,7 +287,7 @@ def test_a_key_that_does_not_open_leaves_the_others(scene: Scene) -> None:
     assert (scene.one(job).account, scene.one(job).attempt) == ("other", 1)
 
 
-def test_a_sender_that_was_held_up_does_not_send(scene: Scene) -> None:
+def test_sender_suspended_after_its_intent_does_not_send(scene: Scene) -> None:
     scene.add_account()
     job = scene.submit()
 

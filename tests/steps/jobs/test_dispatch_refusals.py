@@ -1,4 +1,4 @@
-"""What RIPE refuses, whom that concerns, and what follows for the measurement and for others."""
+"""Refusals of RIPE: their scope, and the consequences for the measurement and for others."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_an_account_that_ripe_calls_full_gets_no_more_and_the_measurement_waits(
     assert scene.account().concurrent.held == 1  # what the refused one held is refunded
 
 
-def test_after_an_accounts_refusal_the_next_account_is_used(scene: Scene) -> None:
+def test_next_account_is_used_after_a_refusal(scene: Scene) -> None:
     scene.add_account("full", limits=Limits(concurrent=0))
     scene.add_account("roomy", spec=AccountSpec(daily_credits=900_000))
     job = scene.submit()
@@ -78,7 +78,7 @@ def test_measurement_of_a_full_target_is_parked_with_a_reason_and_blocks_no_othe
     job = scene.submit(*[measurement("192.0.2.66")] * 3, measurement("192.0.2.1"))
     other = scene.submit(owner="bob")
     outcomes = scene.dispatch_all()
-    # One was tried, at one account; the other two did not even leave.
+    # One was tried at one account; the other two were not sent at all.
     assert sorted(one.outcome for one in outcomes) == ["not_sent", "sent", "sent"]
     assert scene.posts() == 3
     states = [one.state for one in (*scene.measurements(job), scene.one(other))]
@@ -118,7 +118,7 @@ def test_a_refused_key_is_quarantined_with_ripes_words_and_the_next_account_is_u
     assert {one.account for one in scene.measurements(job)} == {"good"}
 
 
-def test_an_account_with_a_second_key_goes_on_with_that(scene: Scene) -> None:
+def test_account_uses_its_second_key_after_the_first_is_refused(scene: Scene) -> None:
     bad, _ = scene.add_account(keys=2)
     scene.fault("refuse_key", key=bad, method="")
     scene.submit(measurement(), measurement())
@@ -126,7 +126,7 @@ def test_an_account_with_a_second_key_goes_on_with_that(scene: Scene) -> None:
     assert [key.state for key in scene.account().keys] == ["quarantined", "ready"]
 
 
-def test_without_any_key_left_everything_waits_and_says_so(scene: Scene) -> None:
+def test_measurements_wait_with_a_reason_when_every_key_is_quarantined(scene: Scene) -> None:
     (bad,) = scene.add_account()
     scene.fault("refuse_key", key=bad, method="")
     job = scene.submit()
@@ -191,7 +191,7 @@ def test_maintenance_page_pauses_all_sends_without_blaming_an_account(scene: Sce
 
 
 @pytest.mark.parametrize("status", [503, 200])
-def test_a_page_where_an_answer_should_be_is_unknown_and_everybody_waits(scene: Scene, status: int) -> None:
+def test_html_page_after_a_send_makes_it_unknown_and_pauses_all_sends(scene: Scene, status: int) -> None:
     scene.add_account()
     scene.fault("maintenance", status=status)
     job = scene.submit(measurement(), measurement())
@@ -229,7 +229,7 @@ def test_each_lost_answer_in_a_row_pauses_longer_and_ripes_own_time_counts(scene
     assert judge_answer(item, Refused("request", "w"), before, settle_ms=1, now_ms=0, chance=0) == (Rejected("w"), None)
 
 
-def test_a_refusal_for_want_of_credits_names_the_balance_until_ripe_tells_of_more(scene: Scene) -> None:
+def test_refusal_for_lack_of_credits_shows_the_balance_until_ripe_reports_more(scene: Scene) -> None:
     scene.add_account()
     scene.simulator.world.registry.accounts["lab"].balance = 50
     job = scene.submit()

@@ -46,7 +46,7 @@ def diligent(tmp_path: Path) -> Iterator[Scene]:
         yield scene
 
 
-def test_promise_8_fewer_results_than_probes_settle_on_what_was_delivered(scene: Scene) -> None:
+def test_promise_8_measurement_is_settled_on_its_delivered_results(scene: Scene) -> None:
     job = sent(scene, measurement(probes=20))
     assert (money(scene), used(scene)["credits"]) == ((0, 120), (0, 120))
     reports = until_ended(scene, Watch(), job)
@@ -81,7 +81,9 @@ def test_promise_11_a_job_is_finished_when_all_have_ended_and_successful_only_if
     ("status", "state", "reason"),
     [(4, "done", ""), (5, "failed", "forced to stop"), (7, "failed", "never ran"), (8, "failed", "denied or archived")],
 )
-def test_each_status_of_ripe_has_its_end(scene: Scene, status: int, state: str, reason: str) -> None:
+def test_each_final_status_of_ripe_ends_a_measurement_with_its_state(
+    scene: Scene, status: int, state: str, reason: str
+) -> None:
     job = sent(scene)
     scene.clock.advance(20 * SECOND_MS)
     force(scene, scene.one(job), status)
@@ -107,7 +109,9 @@ def test_no_suitable_probes_is_a_failure_only_after_the_deadline(scene: Scene) -
     assert money(scene) == (0, 0)
 
 
-def test_a_status_that_nobody_knows_fails_and_is_reported(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_status_of_ripe_fails_the_measurement_and_is_reported(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(STATUS_NAMES, 3, "Resting")
     job = sent(scene)
     scene.clock.advance(20 * SECOND_MS)
@@ -197,7 +201,7 @@ def test_measurement_without_an_end_at_ripe_is_stopped_at_its_deadline_and_settl
     assert used(scene) == {"concurrent": (0, 0), "results": (results, 0), "credits": (item.settled, 0)}
 
 
-def test_a_cancelled_measurement_is_stopped_and_what_it_did_not_deliver_is_refunded(scene: Scene) -> None:
+def test_cancelled_measurement_is_stopped_and_its_missing_results_are_refunded(scene: Scene) -> None:
     periodic = measurement(probes=4, interval=60) | {"is_oneoff": False, "stop_time": START_MS // 1_000 + 86_400}
     job = sent(scene, periodic)
     pass_on(scene, after_ms=10 * MINUTE_MS)
@@ -242,7 +246,7 @@ def test_measurements_of_a_removed_user_are_stopped(scene: Scene) -> None:
     assert (scene.one(job).state, scene.created()[0]["status"]) == ("cancelled", 4)
 
 
-def test_a_process_that_has_just_started_takes_up_what_runs(scene: Scene) -> None:
+def test_restarted_process_follows_running_measurements(scene: Scene) -> None:
     job = sent(scene)
     scene.clock.advance(11 * MINUTE_MS)
     scene.restart()

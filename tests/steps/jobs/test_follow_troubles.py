@@ -39,7 +39,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         yield scene
 
 
-def test_a_stop_that_is_lost_is_given_again(scene: Scene) -> None:
+def test_lost_stop_request_is_repeated(scene: Scene) -> None:
     job = sent(scene)
     scene.store.cancel_measurement(scene.one(job).handle, now_ms=scene.clock.now_ms())
     scene.fault("error_before", method="DELETE")
@@ -117,7 +117,7 @@ def test_an_account_without_a_key_is_followed_as_far_as_it_is_public(scene: Scen
     assert (private.state, private.settled) == ("done", charge(scene, private))
 
 
-def test_a_key_that_is_refused_in_a_question_is_quarantined_and_another_asks(tmp_path: Path) -> None:
+def test_key_refused_while_following_is_quarantined_and_another_key_is_used(tmp_path: Path) -> None:
     with a_scene(tmp_path / "store.db") as scene:
         scene.add_account(keys=2)
         job = sent(scene)
@@ -158,7 +158,7 @@ def test_repeated_refusals_of_a_follow_request_wait_longer_each_time(scene: Scen
     assert watch.refusals == 0
 
 
-def test_a_ripe_that_does_not_answer_is_left_alone_after_a_few_questions(scene: Scene) -> None:
+def test_follow_pass_stops_reading_results_after_three_unanswered_requests(scene: Scene) -> None:
     job = sent(scene, *[measurement()] * 8)
     scene.fault("error_before", method="GET", path="/results", times=None)
     report = pass_on(scene, after_ms=11 * MINUTE_MS)
@@ -166,7 +166,7 @@ def test_a_ripe_that_does_not_answer_is_left_alone_after_a_few_questions(scene: 
     assert {item.state for item in scene.measurements(job)} == {"ongoing"}
 
 
-def test_a_price_that_is_not_ours_is_reported(scene: Scene) -> None:
+def test_price_that_differs_from_ours_is_reported(scene: Scene) -> None:
     job = sent(scene)
     at_ripe(scene, scene.one(job)).unit = 7
     report = pass_on(scene, after_ms=11 * MINUTE_MS)
@@ -211,7 +211,7 @@ def test_promise_8_exactly_one_of_two_follow_passes_settles(scene: Scene) -> Non
     assert money(scene) == (item.settled, 0) == (charge(scene, item), 0)
 
 
-def test_without_a_key_nothing_can_be_stopped_and_that_is_said(scene: Scene) -> None:
+def test_stop_without_a_usable_key_is_reported_as_trouble(scene: Scene) -> None:
     job = sent(scene)
     [key] = scene.store.keys("lab")
     set_key_enabled(scene.store, "lab", key.id, enabled=False)
@@ -254,7 +254,7 @@ def test_vanished_cancelled_measurement_ends_cancelled_and_its_other_definitions
     assert (scene.one(job, 1).state, "no longer lists" in scene.one(job, 1).reason) == ("failed", True)
 
 
-def test_more_results_than_are_ever_read_are_settled_on_the_most_at_once(
+def test_measurement_with_too_many_results_to_read_is_settled_at_its_maximum_cost(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(counting, "COUNT_BYTES_MAX", 100)

@@ -16,7 +16,7 @@ from tests.contract.support.stage import HOUR_MS, T0_MS
 MINUTE_MS = 60_000
 
 
-def test_a_job_is_found_by_its_owner_and_by_who_may_see_all(store: Store) -> None:
+def test_job_is_found_by_its_owner_and_by_admins(store: Store) -> None:
     job = admitted(store)
     assert job_report.find_job(store, "ann", job.id) == job
     assert job_report.find_job(store, None, job.id) == job
@@ -76,7 +76,7 @@ def test_sent_job_does_not_wait_while_an_older_job_of_its_user_waits(store: Stor
     assert (waiting.reason, waiting.next_try) == ("full", to_text(T0_MS + HOUR_MS))
 
 
-def test_without_accounts_a_job_waits_for_one(store: Store) -> None:
+def test_job_waits_for_an_account_while_there_is_none(store: Store) -> None:
     job = admitted(store)
     waiting = job_report.job_view(store, job, now_ms=T0_MS).waiting
     assert waiting is not None
@@ -107,7 +107,9 @@ def test_full_pool_shows_when_room_is_expected_and_hides_account_names_from_user
         (Paused(T0_MS + HOUR_MS, 1, "RIPE asks for a pause"), "RIPE asks for a pause"),
     ],
 )
-def test_a_closed_gate_is_the_reason_of_what_is_queued(store: Store, blame: TargetFull | Paused, word: str) -> None:
+def test_closed_gate_is_shown_as_the_reason_of_a_queued_job(
+    store: Store, blame: TargetFull | Paused, word: str
+) -> None:
     key = add_account(store)
     job = admitted(store, 2)
     begun = begin(store, key)

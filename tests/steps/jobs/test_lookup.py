@@ -29,7 +29,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 
 def lost(scene: Scene, kind: str = "drop_after", *measurements: dict[str, Any]) -> StoredJob:
-    """A job whose first send had no answer."""
+    """Makes a job whose first send had no answer."""
     job = scene.submit(*measurements)
     scene.fault(kind)
     assert scene.dispatch().outcome == "unknown"
@@ -59,7 +59,7 @@ class Shown:
 
 
 @pytest.mark.parametrize("kind", ["drop_after", "error_after", "half_reply", "no_ids", "wrong_json"])
-def test_promise_9_a_lost_reply_is_looked_up_and_what_exists_is_adopted(scene: Scene, kind: str) -> None:
+def test_promise_9_existing_measurement_is_adopted_after_a_lost_reply(scene: Scene, kind: str) -> None:
     scene.add_account()
     job = lost(scene, kind, measurement(definitions=3))
     assert scene.look_up() == LookedUp()  # its time has not come
@@ -120,7 +120,7 @@ def test_lookup_asks_only_the_account_of_the_send(scene: Scene) -> None:
     assert asked == [f"Key {scene.secrets[0]}"]
 
 
-def test_two_processes_that_look_at_once_count_as_one_look(scene: Scene) -> None:
+def test_concurrent_lookups_of_two_processes_count_as_one(scene: Scene) -> None:
     scene.add_account()
     job = lost(scene, "drop_before")
 
@@ -182,10 +182,10 @@ def test_earliest_complete_attempt_is_adopted(scene: Scene) -> None:
     second, first = scene.created()[:2], scene.created()[2:]
     assert look_later(scene) == LookedUp(adopted=1)
     assert [one.atlas_id for one in scene.one(job).atlas] == [row["id"] for row in first]
-    assert len(second) == 2  # they belong to nobody now
+    assert len(second) == 2  # no attempt owns them now
 
 
-def test_the_definitions_of_two_attempts_do_not_make_a_whole(scene: Scene) -> None:
+def test_definitions_of_two_attempts_are_not_adopted_as_one(scene: Scene) -> None:
     scene.add_account()
     job = lost(scene, "drop_after", measurement(definitions=2))
     post_as(scene, scene.one(job), attempt=2)
@@ -216,7 +216,7 @@ def test_a_description_that_was_changed_at_ripe_is_still_found_by_its_tag(scene:
         ({"kind": "rate_limit", "retry_after_s": 77}, "429", 77_000),
     ],
 )
-def test_no_answer_is_not_absence_and_the_others_are_put_off_unasked(
+def test_unanswered_lookup_is_not_taken_for_absence_and_postpones_the_others(
     scene: Scene, fault: dict[str, Any], words: str, wait_ms: int
 ) -> None:
     scene.add_account()
@@ -237,7 +237,7 @@ def test_no_answer_is_not_absence_and_the_others_are_put_off_unasked(
     assert len(scene.created()) == 3
 
 
-def test_while_everybody_has_to_wait_nothing_is_looked_up(scene: Scene) -> None:
+def test_lookups_wait_during_a_pause_for_everybody(scene: Scene) -> None:
     scene.add_account()
     job = lost(scene, "drop_after")
     scene.submit()
@@ -277,7 +277,7 @@ def test_lookup_without_a_key_leaves_the_send_unknown_with_a_reason(scene: Scene
     assert look_later(scene, LOOK_AGAIN_MS) == LookedUp(adopted=1)
 
 
-def test_a_key_sealed_otherwise_is_no_key_and_says_what_to_do(scene: Scene) -> None:
+def test_lookup_with_a_key_sealed_with_another_secret_names_the_setting(scene: Scene) -> None:
     scene.add_account()
     job = lost(scene, "drop_after")
     scene.clock.advance(SETTLE_MS)

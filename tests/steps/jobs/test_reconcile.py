@@ -1,4 +1,4 @@
-"""What runs at RIPE in our name and is followed by nobody is stopped; what a lookup will find is left to it."""
+"""Measurements at RIPE that no process follows are stopped; those that a lookup will find are left to it."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_measurement_that_ended_early_and_holds_its_slot_is_left_to_the_follower
     assert scene.created()[0]["status"] == 2
 
 
-def test_a_stop_that_is_lost_is_said_and_given_again(scene: Scene) -> None:
+def test_lost_stop_of_an_orphan_is_reported_and_repeated(scene: Scene) -> None:
     create(scene, job="restored")
     scene.fault("error_before", method="DELETE")
     report = look(scene)
@@ -147,20 +147,20 @@ def test_a_stop_that_is_lost_is_said_and_given_again(scene: Scene) -> None:
     assert [one.stopped for one in look(scene).orphans] == [True]
 
 
-def test_a_disabled_account_answers_for_what_it_sent(scene: Scene) -> None:
+def test_orphans_of_a_disabled_account_are_stopped(scene: Scene) -> None:
     create(scene, job="restored")
     put_account_spec(scene.store, "lab", AccountSpec(enabled=False))
     assert [one.stopped for one in look(scene).orphans] == [True]
 
 
-def test_a_refused_key_is_quarantined_and_said(scene: Scene) -> None:
+def test_key_refused_while_reconciling_is_quarantined_and_reported(scene: Scene) -> None:
     scene.simulator.add_fault(Fault(kind="refuse_key", key=scene.secrets[0]))
     report = look(scene)
     assert (len(report.quarantined), [one.account for one in report.troubles]) == (1, ["lab"])
     assert scene.account().keys[0].state == "quarantined"
 
 
-def test_too_many_requests_end_the_pass(scene: Scene) -> None:
+def test_status_429_ends_a_reconcile_pass(scene: Scene) -> None:
     scene.add_account("other")
     scene.fault("rate_limit", method="GET", retry_after_s=30)
     report = look(scene)

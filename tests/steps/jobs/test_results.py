@@ -123,7 +123,7 @@ def test_private_results_are_read_with_a_key_of_the_same_account(stage: Stage) -
     assert "its account has no key that can be used" in refused["error"]
 
 
-def test_after_three_unanswered_requests_no_more_results_are_read(stage: Stage) -> None:
+def test_results_are_not_read_further_after_three_unanswered_requests(stage: Stage) -> None:
     job = stage.submit(*(ping(f"192.0.2.{number}") for number in range(1, 7)))
     for _ in range(6):
         stage.send()
@@ -148,7 +148,7 @@ def test_an_answer_that_breaks_off_leaves_its_beginning_and_an_error(stage: Stag
     assert {line["atlas_id"] for line in found if line["measurement"] == 1} == {whole.atlas[0].atlas_id}
 
 
-def test_more_than_is_handed_on_is_said(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_above_the_size_limit_end_with_an_error(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "BYTES_MAX", 1_500)
     job = stage.submit(ping("192.0.2.1"))
     stage.send()
@@ -206,7 +206,7 @@ def test_exception_of_the_result_consumer_ends_the_reading(stage: Stage) -> None
     assert (len(taken), len(stage.simulator.latest) - asked) == (1, 1)
 
 
-def test_a_key_that_cannot_be_opened_is_an_error_and_not_an_end(stage: Stage) -> None:
+def test_key_that_cannot_be_opened_adds_an_error_line_to_the_results(stage: Stage) -> None:
     job = stage.submit(ping("192.0.2.1", is_public=False))
     stage.send()
     stage.wait()

@@ -117,7 +117,7 @@ def test_unknown_user_can_neither_submit_nor_price_a_job(store: Store) -> None:
         quote_job(store, "zoe", body(), limits=LIMITS, now_ms=T0_MS)
 
 
-def test_an_account_is_put_from_json_with_what_ripe_gives_everybody(store: Store) -> None:
+def test_account_put_from_json_has_ripes_default_limits(store: Store) -> None:
     assert accounts.put_account(store, "lab", b'{"concurrent": 25}') == "created"
     found = accounts.get_account(store, "lab", now_ms=T0_MS)
     limits = (found.concurrent.limit, found.results.limit, found.credits.limit)

@@ -41,7 +41,7 @@ def foreign(scene: Scene, account: str = "lab") -> tuple[int, int, int]:
     return found.concurrent.foreign, found.results.foreign, found.credits.foreign
 
 
-def test_counters_that_lag_hide_nothing_of_what_ripe_cannot_see_yet(scene: Scene) -> None:
+def test_lagging_counters_of_ripe_do_not_lower_our_own_usage(scene: Scene) -> None:
     scene.add_account(spec=AccountSpec(daily_credits=1_000))
     sent(scene, *[measurement()] * 5)
     watch = Watch()
@@ -54,7 +54,7 @@ def test_counters_that_lag_hide_nothing_of_what_ripe_cannot_see_yet(scene: Scene
     assert foreign(scene) == (0, 0, 0)
 
 
-def test_promise_8_under_steady_load_with_a_sync_in_every_pass_no_quota_is_exceeded(scene: Scene) -> None:
+def test_promise_8_steady_load_with_a_synchronization_in_every_pass_exceeds_no_quota(scene: Scene) -> None:
     """RIPE allows more than we may use, so only our own count keeps us within the limit."""
     scene.add_account(spec=AccountSpec(concurrent=10, daily_credits=3_000, daily_results=400))
     scene.submit(*[measurement(f"192.0.2.{number}") for number in range(60)])
@@ -68,7 +68,7 @@ def test_promise_8_under_steady_load_with_a_sync_in_every_pass_no_quota_is_excee
     assert account["past_day_credits"] <= 3_000
     assert account["past_day_results"] <= 400
     assert account["peaks"]["concurrent"] <= 10
-    # All that fits was sent: nothing of our own was taken for somebody else's.
+    # All that fits was sent: our own usage was not counted as that of others.
     assert account["created"] == 40
 
 
@@ -97,7 +97,7 @@ def test_use_by_others_is_noticed_and_takes_room(scene: Scene) -> None:
     assert room(scene.account().credits) == 1_000 - 60 - 90
 
 
-def test_a_measurement_that_ripes_list_does_not_show_yet_is_neither_forgotten_nor_taken_for_anothers(
+def test_measurement_not_listed_by_ripe_yet_is_counted_once_as_our_own(
     scene: Scene,
 ) -> None:
     [secret] = scene.add_account()
@@ -143,14 +143,14 @@ def test_each_account_is_synchronized_once_per_interval_by_one_process(scene: Sc
     assert len(sync(scene).accounts) == 2
 
 
-def test_a_disabled_account_is_not_asked_for(scene: Scene) -> None:
+def test_disabled_account_is_not_synchronized(scene: Scene) -> None:
     scene.add_account(spec=AccountSpec(enabled=False))
     assert sync(scene) == Synced()
     put_account_spec(scene.store, "lab", AccountSpec())
     assert len(sync(scene).accounts) == 1
 
 
-def test_a_refused_key_is_quarantined_and_the_other_asks(scene: Scene) -> None:
+def test_key_refused_while_synchronizing_is_quarantined_and_another_key_is_used(scene: Scene) -> None:
     first, _ = scene.add_account(keys=2)
     scene.simulator.add_fault(Fault(kind="refuse_key", key=first))
     report = sync(scene)
@@ -159,7 +159,7 @@ def test_a_refused_key_is_quarantined_and_the_other_asks(scene: Scene) -> None:
     assert first not in repr(report)
 
 
-def test_an_account_without_a_key_is_said_and_the_others_are_synced(scene: Scene) -> None:
+def test_account_without_a_key_is_reported_and_the_others_are_synchronized(scene: Scene) -> None:
     put_account_spec(scene.store, "empty", AccountSpec())
     scene.add_account()
     report = sync(scene)
@@ -179,7 +179,7 @@ def test_partial_answer_of_ripe_counts_when_the_rest_is_lost(scene: Scene) -> No
     assert foreign(scene) == (0, 5, 30)
 
 
-def test_too_many_requests_end_the_pass(scene: Scene) -> None:
+def test_status_429_ends_a_synchronization_pass(scene: Scene) -> None:
     scene.add_account("a")
     scene.add_account("b")
     scene.fault("rate_limit", method="GET", retry_after_s=60)
@@ -188,7 +188,7 @@ def test_too_many_requests_end_the_pass(scene: Scene) -> None:
     assert (report.accounts, asked(scene, "/credits/")) == ((), 1)
 
 
-def test_a_ripe_that_does_not_answer_is_left_alone_after_a_few_questions(scene: Scene) -> None:
+def test_synchronization_stops_after_a_few_unanswered_requests(scene: Scene) -> None:
     for name in "abcdef":
         scene.add_account(name)
     scene.fault("error_before", method="GET", times=None)

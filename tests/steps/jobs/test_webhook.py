@@ -1,4 +1,4 @@
-"""A finished job's webhook: signed, told once, tried again for about a day."""
+"""A finished job's webhook: signed, delivered once, tried again for about a day."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def end(store: Store, hooks: Sequence[Hook], code: int | None, *, reason: str = 
     return end_webhooks(store, {hook.fence: hook for hook in hooks}, results)
 
 
-def test_a_finished_job_is_told_with_its_document_and_a_signature_that_verifies(store: Store) -> None:
+def test_webhook_of_a_finished_job_has_its_document_and_a_valid_signature(store: Store) -> None:
     job = finished(store)
     [hook] = begin(store)
     call = hook.order
@@ -80,7 +80,7 @@ def test_successful_webhook_call_is_the_last(store: Store) -> None:
 
 
 @pytest.mark.parametrize("code", [None, 301, 404, 500])
-def test_anything_else_is_tried_again_later(store: Store, code: int | None) -> None:
+def test_failed_webhook_call_is_tried_again_later(store: Store, code: int | None) -> None:
     finished(store)
     [ended] = end(store, begin(store), code, reason="no")
     assert (ended.ok, ended.over, ended.reason) == (False, False, "no")
@@ -89,7 +89,7 @@ def test_anything_else_is_tried_again_later(store: Store, code: int | None) -> N
     assert (hook.tries, hook.order.headers["Paceline-Try"]) == (2, "2")
 
 
-def test_the_pauses_grow_and_end_after_about_a_day(store: Store) -> None:
+def test_pauses_between_webhook_tries_grow_and_end_after_about_a_day(store: Store) -> None:
     finished(store)
     now_ms, tries, pauses = T0_MS, 0, []
     while hooks := begin(store, now_ms=now_ms, chance=0.99):
@@ -123,7 +123,7 @@ def test_webhook_call_of_a_dead_process_is_repeated_by_another(store: Store) -> 
     assert [hook.tries for hook in begin(store, now_ms=T0_MS + 60_000)] == [2]
 
 
-def test_a_process_that_dies_within_the_last_try_leaves_nothing_behind(store: Store) -> None:
+def test_webhook_is_given_up_if_its_process_died_within_the_last_try(store: Store) -> None:
     job = finished(store)
     for tries in range(TRIES_MAX):
         assert store.note_webhook(job.number, tries=tries, next_ms=T0_MS)

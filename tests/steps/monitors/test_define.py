@@ -69,7 +69,7 @@ def test_a_new_monitor_is_due_at_once_and_then_on_its_grid(store: Store) -> None
     ]
 
 
-def test_the_initial_delay_comes_first(store: Store) -> None:
+def test_first_firing_waits_for_the_initial_delay(store: Store) -> None:
     put(store, "a", now_ms=T0_MS, initial_delay="90s")
     assert run_tick(store, now_ms=T0_MS + 89 * SECOND_MS).runs == 0
     assert run_tick(store, now_ms=T0_MS + 90 * SECOND_MS).runs == 1
@@ -185,7 +185,7 @@ def test_promise_10_a_crash_between_the_definition_and_its_entry_is_repaired_by_
     assert store.status().entries == 1
 
 
-def test_promise_10_a_delete_that_crashed_half_way_sends_nothing(store: Store, second: Store) -> None:
+def test_promise_10_interrupted_delete_sends_nothing(store: Store, second: Store) -> None:
     put(store, "a", now_ms=T0_MS)
     store.remove_monitors([RemoveMonitor("ann", "a")])
     run_tick(second, now_ms=T0_MS)  # the entry is still there
@@ -203,7 +203,7 @@ def test_changes_beyond_one_pass_are_all_followed(store: Store) -> None:
     assert store.status().entries == 30
 
 
-def test_a_bulk_put_answers_for_each(store: Store) -> None:
+def test_bulk_put_returns_a_result_for_each_monitor(store: Store) -> None:
     put(store, "b", now_ms=T0_MS)
     put(store, "c", now_ms=T0_MS)
     puts = [
@@ -256,7 +256,7 @@ def test_a_removal_that_cannot_be_done_is_an_error(store: Store) -> None:
         ({"check": {"kind": "tcp", "host": "a", "port": 1}}, {"check": {"kind": "tcp", "host": "a", "port": 1}}),
     ],
 )
-def test_a_patch_merges(patch: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_patch_merges_fields_into_the_definition(patch: dict[str, Any], expected: dict[str, Any]) -> None:
     merged = spec_document(merge_patch(spec_of(), json.dumps(patch).encode(), LIMITS, VAULT))
     for name, value in expected.items():
         assert merged.get(name) == value

@@ -64,7 +64,7 @@ def item(store: Store) -> OutgoingItem:
     return item
 
 
-def test_a_claimed_run_carries_what_the_checker_needs(item: OutgoingItem) -> None:
+def test_claimed_run_has_everything_that_the_checker_needs(item: OutgoingItem) -> None:
     assert item.run.startswith("ann/a#")
     assert item.run.endswith("@0")
     assert (item.check, item.attempt, item.monitor, item.user) == (OUTGOING, 1, "a", "ann")
@@ -174,7 +174,7 @@ def test_a_lease_that_was_never_given_is_not_found(store: Store, item: OutgoingI
     assert runs(store, "a", now_ms=T0_MS)[0].state == "out"
 
 
-def test_a_lease_opens_only_its_own_run(store: Store, item: OutgoingItem) -> None:
+def test_lease_settles_only_its_own_run(store: Store, item: OutgoingItem) -> None:
     for run in ("ann/a#1@1", "ann/b#1@0", "bob/a#1@0", "nonsense", item.run + "0", "x" * 5_000):
         with pytest.raises(NotFound) as caught:
             record(store, item, now_ms=T0_MS, run=run)
@@ -194,7 +194,7 @@ def test_a_detail_that_is_too_large_or_carries_a_nul_is_refused_and_may_be_sent_
     assert record(store, item, now_ms=T0_MS).state == "ok"
 
 
-def test_a_strange_reason_or_latency_does_no_harm(store: Store, item: OutgoingItem) -> None:
+def test_reason_or_latency_of_a_wrong_type_is_ignored(store: Store, item: OutgoingItem) -> None:
     run = record(store, item, now_ms=T0_MS, detail={"reason": {"a": 1}, "latency_ms": "fast"})
     assert (run.reason, run.latency_ms) == ("", None)
 

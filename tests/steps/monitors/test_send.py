@@ -173,7 +173,7 @@ def test_promise_3_a_run_that_was_out_when_its_monitor_was_deleted_is_not_sent_a
     assert store.status().runs_out == 0
 
 
-def test_a_run_whose_check_became_outgoing_is_not_sent_from_here(store: Store) -> None:
+def test_run_whose_check_became_outgoing_ends_without_being_sent(store: Store) -> None:
     put(store, "a", now_ms=T0_MS)
     run_tick(store, now_ms=T0_MS)
     put(store, "a", now_ms=T0_MS + 1, check=OUTGOING)
@@ -193,7 +193,7 @@ def test_promise_10_a_run_given_back_unstarted_is_sent_by_another(
     assert send_all(second, now_ms=T0_MS + 6) == [order.run_id]
 
 
-def test_no_more_is_claimed_than_asked(store: Store) -> None:
+def test_claim_returns_no_more_orders_than_requested(store: Store) -> None:
     for number in range(5):
         put(store, f"m{number}", now_ms=T0_MS)
     run_tick(store, now_ms=T0_MS)

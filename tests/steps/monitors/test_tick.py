@@ -83,7 +83,9 @@ def test_lateness_is_reported_per_run(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("missed", "counters"), [("skip", []), ("once", [0]), ("all", [0, 1, 2, 3, 4, 5])])
-def test_six_hours_down_follow_the_policy(store: Store, missed: str, counters: list[int]) -> None:
+def test_runs_after_six_hours_down_follow_the_policy_for_missed_runs(
+    store: Store, missed: str, counters: list[int]
+) -> None:
     put(store, "a", now_ms=T0_MS, every="1h", missed=missed)
     now_ms = T0_MS + 6 * HOUR_MS - SECOND_MS
     assert run_tick(store, now_ms=now_ms).runs == len(counters)
@@ -112,7 +114,7 @@ def test_missed_runs_are_caught_up_spread_and_in_order(store: Store) -> None:
         assert [run.rsplit("@")[1] for run in mine] == ["0", "1", "2", "3", "4", "5"]
 
 
-def test_promise_2_nothing_drifts_over_a_day_of_late_ticks(store: Store) -> None:
+def test_promise_2_late_ticks_do_not_make_the_schedule_drift(store: Store) -> None:
     put(store, "a", now_ms=T0_MS, every="7s")
     now_ms = T0_MS
     while now_ms < T0_MS + HOUR_MS:
@@ -168,7 +170,7 @@ def test_a_clock_put_right_by_a_little_does_not_fire_a_cron_twice(store: Store) 
     assert run_tick(store, now_ms=due_ms + 1).runs == 0
 
 
-def test_a_clock_that_jumped_a_day_ahead_and_back_leaves_everything_firing(store: Store) -> None:
+def test_monitor_fires_on_after_the_clock_jumped_a_day_ahead_and_back(store: Store) -> None:
     put(store, "a", now_ms=T0_MS, missed="once")
     run_tick(store, now_ms=T0_MS)
     run_tick(store, now_ms=T0_MS + DAY_MS)

@@ -34,7 +34,7 @@ PASSES_MAX = 5_000
 
 
 class DrivenClock:
-    """Stands still until it is told to move."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.at_ms = START_MS
@@ -97,7 +97,7 @@ class Scene:
         return submit_job(self.store, owner, body, limits=JobLimits(), now_ms=self.clock.now_ms()).job
 
     def fault(self, kind: str, **more: Any) -> None:
-        """Of the next creation, if nothing else is said."""
+        """Adds a fault, by default to the next creation."""
         self.simulator.add_fault(Fault(**({"kind": kind, "method": "POST"} | more)))
 
     # -- steps
@@ -113,7 +113,7 @@ class Scene:
         )
 
     def dispatch_all(self) -> list[Dispatched]:
-        """Until there is nothing to do at this moment; what was not idle."""
+        """Dispatches until there is nothing to do now. Returns the results that were not idle."""
         done = []
         for _ in range(PASSES_MAX):
             one = self.dispatch()

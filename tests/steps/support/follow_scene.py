@@ -16,14 +16,14 @@ PERIODIC: dict[str, Any] = {"is_oneoff": False, "interval": 60}
 
 
 def sent(scene: Scene, *measurements: dict[str, Any], owner: str = "ann") -> StoredJob:
-    """A job, as far as RIPE's ids."""
+    """Submits and sends a job, up to RIPE's ids."""
     job = scene.submit(*measurements, owner=owner)
     assert {one.outcome for one in scene.dispatch_all()} == {"sent"}
     return job
 
 
 def pass_on(scene: Scene, watch: Watch | None = None, *, after_ms: int = EVERY_MS) -> Followed:
-    """The next pass, so much later. Without a watch it is that of a process that has just started."""
+    """Makes the next pass this much later. Without a watch it is the pass of a process that has just started."""
     scene.clock.advance(after_ms)
     return follow(scene.store, scene.atlas, VAULT, watch or Watch(), clock=scene.clock)
 
@@ -39,7 +39,7 @@ def until_ended(scene: Scene, watch: Watch, job: StoredJob, *, passes_max: int =
 
 
 def at_ripe(scene: Scene, item: StoredMeasurement, definition: int = 0) -> Measurement:
-    """What the definition became, inside the simulator."""
+    """Returns the simulator's own measurement of the definition."""
     return scene.simulator.world.measurements[item.atlas[definition].atlas_id]
 
 
@@ -48,25 +48,25 @@ def force(scene: Scene, item: StoredMeasurement, status: int, definition: int = 
 
 
 def charge(scene: Scene, item: StoredMeasurement) -> int:
-    """What RIPE really charges for it."""
+    """Returns RIPE's real charge for the measurement."""
     ids = {one.atlas_id for one in item.atlas}
     return sum(row["charge"] for row in scene.created() if row["id"] in ids)
 
 
 def used(scene: Scene, account: str = "lab") -> dict[str, tuple[int, int]]:
-    """What of each of the account's meters is spent, and held."""
+    """Returns the spent and held amounts of each of the account's meters."""
     found = scene.account(account)
     meters = {"concurrent": found.concurrent, "results": found.results, "credits": found.credits}
     return {name: (meter.spent, meter.held) for name, meter in meters.items()}
 
 
 def money(scene: Scene, owner: str = "ann") -> tuple[int, int]:
-    """What of the user's day is spent, and held."""
+    """Returns the spent and held credits of the user's day."""
     budget = scene.store.budget(owner, now_ms=scene.clock.now_ms())
     assert budget is not None
     return budget.spent, budget.held
 
 
 def asked(scene: Scene, part: str, method: str = "GET") -> int:
-    """How many requests of this kind reached RIPE."""
+    """Returns how many requests of this kind reached RIPE."""
     return sum(request.method == method and part in request.path for request, _ in scene.simulator.latest)

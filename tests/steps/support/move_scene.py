@@ -127,7 +127,7 @@ def all_batches(store: Store) -> Any:
 
 
 def open_runs(store: Store) -> list[tuple[int, str]]:
-    """Of the day that ``with_batch`` plans: what waits, in due order."""
+    """Returns the waiting runs of the day that ``with_batch`` plans, in due order."""
     (batch,) = all_batches(store)
     day = store.day(batch, DATE.isoformat())
     assert day is not None

@@ -61,7 +61,7 @@ def finish(order: Order, *, now_ms: int, ok: bool = True) -> Finished:
 
 
 def send_all(store: Store, *, now_ms: int) -> list[str]:
-    """Claims and settles until nothing may start; the ids of what was sent, in order."""
+    """Claims and settles until no run may start. Returns the ids of the sent runs, in order."""
     sent: list[str] = []
     while orders := take(store, now_ms=now_ms):
         sent += [order.run_id for order in orders]
@@ -71,7 +71,7 @@ def send_all(store: Store, *, now_ms: int) -> list[str]:
 
 
 def runs(store: Store, name: str, *, now_ms: int, owner: str = "ann") -> list[Run]:
-    """Oldest first."""
+    """Returns the runs, oldest first."""
     monitor = get_monitor(store, owner, name)
     return list(reversed(store.monitor_runs(monitor, before=None, limit=1_000, now_ms=now_ms)))
 

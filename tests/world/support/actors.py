@@ -1,4 +1,4 @@
-"""Who lives in the world: daemons with their providers, checkers, and the users."""
+"""The actors of the world: daemons with their providers, checkers, and users."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ CHECKS = (
 
 
 class Surroundings(Protocol):
-    """What the world gives to those who live in it."""
+    """The parts of the world that actors use."""
 
     random: Random
     ledger: Ledger
@@ -89,7 +89,7 @@ class ScriptedProvider:
         return ended
 
     def close(self) -> list[Order]:
-        """Drops what is in flight, and says what that was."""
+        """Drops the checks in flight. Returns their orders."""
         dropped = [order for _, order, _ in self._due]
         self._due.clear()
         return dropped
@@ -237,7 +237,7 @@ class Checker:
 
 
 class Users:
-    """They never stop changing their minds."""
+    """Users that keep editing."""
 
     def __init__(self, world: Surroundings, store: Store) -> None:
         self._world = world
@@ -253,7 +253,7 @@ class Users:
             if life is None or random.random() < 0.5:
                 return self._put(owner, name, self._spec())
             return self._edit(owner, name)
-        except NotFound:  # somebody was faster, or a crash left the user removed and not added again
+        except NotFound:  # a concurrent edit won, or a crash left the user removed and not added again
             self.add(owner)
             return f"found nothing at {owner}/{name}"
 

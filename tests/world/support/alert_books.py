@@ -1,4 +1,4 @@
-"""Independent books of health: what each outcome did to it, what had to be told, and what the store says of it.
+"""Independent books of health: the effect of each outcome, the alerts that had to follow, and what the store shows.
 
 Alerts are compared by their ids, which name the event and what caused it: none may be missing, none may be there that
 had no cause.
@@ -52,7 +52,7 @@ class Pulse:
 
 
 class AlertBooks:
-    """``told`` counts alerts of each kind that had to be told, so that a story can say whether it had any."""
+    """``told`` counts the alerts of each kind that had to be sent, so that a story can say whether it had any."""
 
     def __init__(self) -> None:
         self.told: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Who lives in the world of batches: daemons that plan and call, model providers, and restless operators."""
+"""The actors of the world of batches: daemons that plan and call, model providers, and operators that keep editing."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Surroundings(Protocol):
 
 
 class ModelProviders:
-    """The services outside. What arrives takes effect; whether that is told truly, late or at all is another matter."""
+    """The outside services. Every call that arrives takes effect; its answer may be wrong, late or missing."""
 
     def __init__(self, world: Surroundings) -> None:
         self._world = world

@@ -1,4 +1,4 @@
-"""Independent books of batches: which runs were handed out, to whom, with what came of it, and what must be true."""
+"""Independent books of batches: which runs were handed out, to whom and with which result, and what must be true."""
 
 from __future__ import annotations
 

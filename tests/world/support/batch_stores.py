@@ -38,7 +38,7 @@ EVERYTHING = 10_000
 
 
 class WatchedBatches:
-    """Tells the ledger what took effect; the rest of the store shines through."""
+    """Reports calls that took effect to the ledger; all other methods are those of the store."""
 
     def __init__(self, inner: Store, ledger: BatchLedger, past: deque[Call], clock: Any) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""Workers of the operators' own in the world of batches: scripted, slow, and gone at any moment."""
+"""Outside workers in the world of batches: scripted, slow, and gone at any moment."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class BatchWorker:
                 self._held += [self._begin(item) for item in claim.items]
 
     def _begin(self, item: CallItem) -> Held:
-        """The work is done at once; only whether and when that is told differs."""
+        """The work is done at once; only whether and when it is reported differs."""
         world, random = self._world, self._world.random
         statuses: tuple[Status, ...] = ("ok",) if world.calm else ("ok", "ok", "ok", "ok", "failed", "retry", "retry")
         status = random.choice(statuses)

@@ -30,7 +30,7 @@ from paceline.ports.monitors import Beside
 
 
 class Faulty:
-    """All is well but for what a subclass does wrong."""
+    """A correct store, except for the fault of a subclass."""
 
     def __init__(self, inner: Store) -> None:
         self._inner = inner
@@ -112,7 +112,7 @@ class LeasesTooShort(Faulty):
 
 
 class ForgetsWhatWasLost(Faulty):
-    """Hands out a run whose first attempt nobody came back from as if it were new."""
+    """Hands out a run whose first attempt was lost as if it were new."""
 
     def claim(
         self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
@@ -133,7 +133,7 @@ class KeepsDeletedEntries(Faulty):
 
 
 class DeletesOnlyOnPaper(Faulty):
-    """Says that a monitor is removed, and does nothing."""
+    """Reports a monitor as removed and does nothing."""
 
     def remove_monitors(self, removes: Sequence[RemoveMonitor]) -> list[RemoveResult]:
         return ["removed" if self._inner.monitor(item.owner, item.id) else "not_found" for item in removes]

@@ -1,4 +1,4 @@
-"""Who lives in the world of jobs: daemons that send and follow, users, operators, and what happens at RIPE."""
+"""The actors of the world of jobs: daemons that send and follow, users, operators, and events at RIPE."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class JobDaemon:
 
 
 class JobUsers:
-    """They submit, twice by mistake, more than they may, and change their minds."""
+    """Users that submit, sometimes twice or too much, and cancel."""
 
     def __init__(self, world: Surroundings, store: Store) -> None:
         self._world = world

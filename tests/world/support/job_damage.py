@@ -1,4 +1,4 @@
-"""Stores of jobs that break one promise each, as somebody might have built them: the world must notice every one."""
+"""Stores of jobs that break one promise each by a plausible mistake: the world must notice every one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.world.support.damage import Faulty
 
 
 class SendsAgainAfterALostReply(Faulty):
-    """No answer is taken for a no."""
+    """Takes a missing answer for a failed send."""
 
     def answer(self, handle: int, attempt: int, outcome: SendOutcome, **more: Any) -> bool:
         if isinstance(outcome, Unsure):
@@ -34,14 +34,14 @@ class SendsAgainAfterALostReply(Faulty):
 
 
 class LooksOnce(Faulty):
-    """Believes RIPE's list the first time."""
+    """Trusts RIPE's list at the first lookup."""
 
     def to_look_up(self, *, now_ms: int, limit: int) -> list[StoredMeasurement]:
         return [replace(item, lookups=1) for item in self._inner.to_look_up(now_ms=now_ms, limit=limit)]
 
 
 class RefundsTheUnknown(Faulty):
-    """What had no answer has failed, and costs nothing."""
+    """Fails sends without an answer, at no cost."""
 
     def answer(self, handle: int, attempt: int, outcome: SendOutcome, **more: Any) -> bool:
         if isinstance(outcome, Unsure):
@@ -50,7 +50,7 @@ class RefundsTheUnknown(Faulty):
 
 
 class OverwritesItsCounters(Faulty):
-    """RIPE's counters are the truth: there is as much room as they leave, whatever was sent since."""
+    """Takes RIPE's counters as exact and ignores later sends."""
 
     def sync_account(self, account_id: str, readings: Sequence[tuple[MeterName, Reading]], *, now_ms: int) -> bool:
         synced = self._inner.sync_account(account_id, readings, now_ms=now_ms)
@@ -67,7 +67,7 @@ class OverwritesItsCounters(Faulty):
 
 
 class CallsEverythingDone(Faulty):
-    """What does not run any more is complete."""
+    """Takes every measurement that no longer runs as complete."""
 
     def end(self, endings: Sequence[Ending], *, now_ms: int) -> list[Ended]:
         return self._inner.end([one._replace(state="done") for one in endings], now_ms=now_ms)
@@ -84,7 +84,7 @@ class ChargesTheMost(Faulty):
 
 
 class FreesSlotsTooSoon(Faulty):
-    """All results are there, so RIPE counts it no more."""
+    """Frees the slot as soon as all results are there."""
 
     def end(self, endings: Sequence[Ending], *, now_ms: int) -> list[Ended]:
         return self._inner.end([one._replace(frees_slot=True) for one in endings], now_ms=now_ms)
@@ -96,7 +96,7 @@ class ForgetsIdempotencyKeys(Faulty):
 
 
 class AdmitsOverTheLimit(Faulty):
-    """Looks at what is spent, and not at what is held."""
+    """Counts spent credits only, not held ones."""
 
     def submit(self, submission: Submission, *, now_ms: int) -> Any:
         budget = self._inner.budget(submission.owner, now_ms=now_ms)

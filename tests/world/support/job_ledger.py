@@ -63,7 +63,7 @@ class Truth:
         return {reason: counts[reason] for reason in QUOTAS if counts.get(reason)}
 
     def used(self, account: str) -> dict[str, int]:
-        """What RIPE reckons with for our measurements of an account, as ``simulators.ripe_atlas.quotas`` does."""
+        """What RIPE counts for our measurements of an account, computed like ``simulators.ripe_atlas.quotas``."""
         now_ms = self._world.now_ms()
         used = {"concurrent": 0, "results": 0, "credits": 0}
         for _, one in self.ours():
@@ -187,7 +187,7 @@ class JobBooks:
 
 
 class WatchedJobs:
-    """Tells the books what took effect; the rest of the store shines through."""
+    """Reports calls that took effect to the books; all other methods are those of the store."""
 
     def __init__(self, inner: Any, books: JobBooks, past: Any) -> None:
         self._inner = inner

@@ -77,7 +77,7 @@ class Life:
     pulse: Pulse = field(default_factory=Pulse)
 
     def firings(self) -> list[RunRecord]:
-        """The runs of the cadence."""
+        """Returns the runs of the cadence."""
         return [run for counter, run in self.runs.items() if counter not in self.extra]
 
     @property
@@ -92,7 +92,7 @@ class Ledger:
         self.disabled: set[str] = set()
         self.handles: dict[int, tuple[Life, RunRecord]] = {}
         self.events = 0
-        """How often a run changed hands."""
+        """The number of claims and settlements so far."""
         self.superseded = 0
         self.alerts = AlertBooks()
         self.now_ms = 0
@@ -108,7 +108,7 @@ class Ledger:
 
     @property
     def clock_is_behind(self) -> bool:
-        """It was set back and has not caught up yet."""
+        """True if the clock was set back and has not caught up yet."""
         return self.now_ms < self.latest_ms
 
     @property
@@ -257,7 +257,7 @@ class Ledger:
             believed = (one.entry.counter, one.entry.due_ms)
             open_runs = [run for run in life.runs.values() if not (run.over or run.may_have_expired)]
             if not made:
-                continue  # the entry has moved, or was armed anew at the same time
+                continue  # the entry has moved, or was armed again at the same time
             demand(3, life.has_entry, f"{life.name} got an extra run without an entry")
             demand(
                 4, believed == (life.counter, life.due_ms), f"{life.name}: an extra run of a stale belief {believed}"
@@ -371,7 +371,7 @@ class Ledger:
             demand(12, life.monitor.owner not in self.disabled, f"{label} was handed out though its owner is disabled")
 
     def sent(self, handle: int, attempt: int, check: Check) -> None:
-        """The work left the house."""
+        """Notes that the check was sent."""
         life, run = self.handles[handle]
         label = f"{life.name}@{run.counter}"
         # A checker that was handed a run before its monitor was deleted could not know.

@@ -133,7 +133,7 @@ class Seeded:
             raise Broken(f"{said}\n  the last of it:\n  {story}") from broken
 
     def again(self, steps: int) -> str:
-        """What tells this story once more."""
+        """Returns the command that repeats this story."""
         return f"PACELINE_WORLD_SEEDS={self._seed} PACELINE_WORLD_STEPS={steps} pytest {self.TESTS} -k {self.ONLY}"
 
     def _peril(self, moment: str) -> None:

@@ -33,7 +33,7 @@ WRITES = frozenset(
     | {"make_extra_runs", "fold_runs", "change_health", "write_items"}
 )
 REPEATED = ("react", "commit", "settle", "make_extra_runs")
-"""What an at-least-once world may deliver again."""
+"""Calls that may be delivered again."""
 EVERYTHING = 100_000
 Call = tuple[str, tuple[Any, ...], dict[str, Any]]
 
@@ -43,7 +43,7 @@ class Crash(BaseException):
 
 
 class Watched:
-    """Tells the ledger what took effect; the rest of the store shines through."""
+    """Reports calls that took effect to the ledger; all other methods are those of the store."""
 
     def __init__(self, inner: Store, ledger: Ledger, past: deque[Call]) -> None:
         self._inner = inner

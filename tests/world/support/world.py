@@ -31,13 +31,13 @@ DAILY = "30 2 * * *"
 class World(Seeded):
     """``damage`` may put a broken store in the real one's place, to prove that the world notices."""
 
-    ONLY = "whatever"
+    ONLY = "monitors_keep"
     TRACE_LINES = 25
     CUT_IN_CHANCE = 0.10
     CHECK_EVERY, LOOK_EVERY = 1, 20
     FLOWS = ((0.70, 1_500), (0.94, 20 * SECOND_MS), (0.985, 8 * MINUTE_MS))
     REST_MS = (4 * MINUTE_MS, 6 * MINUTE_MS)
-    """Until all is quiet; and how long the rhythm is listened to."""
+    """Time limit for coming to rest, and how long firings are watched afterwards."""
 
     def __init__(self, seed: int, folder: Path, *, damage: Damage | None = None, opener: Opener | None = None) -> None:
         super().__init__(seed)

@@ -20,7 +20,7 @@ CANARY = "c0ffee00-cafe-4711-beef-c0ffee004711"
 
 
 def measurement(*kinds: str, requested: int = 5, probes: dict[str, Any] | None = None, **fields: Any) -> Measurement:
-    """One-off, of one definition for each kind; ``fields`` go into every definition."""
+    """Returns a one-off measurement with one definition for each kind; ``fields`` go into every definition."""
     own: dict[str, Any] = {"traceroute": {"protocol": "ICMP"}}
     definitions = [
         {"type": kind, "af": 4, "target": "192.0.2.1", "description": "d"} | own.get(kind, {}) | fields
@@ -51,5 +51,5 @@ def sent(atlas: RipeAtlas, key: str, wanted: Measurement | None = None, index: i
 
 
 def posts(simulator: AtlasSimulator) -> int:
-    """How many creations reached the simulator, whatever became of them."""
+    """Returns how many creation requests reached the simulator, answered or not."""
     return sum(request.method == "POST" for request, _ in simulator.latest)

@@ -37,7 +37,7 @@ def make_authority(folder: Path, name: str = "Test Authority") -> Authority:
 def make_chain_file(
     folder: Path, authority: Authority | None, *, hosts: Sequence[str], days: tuple[int, int] = (-1, 90)
 ) -> Path:
-    """A certificate with its key, of the authority or self-signed, valid from and to so many days from now."""
+    """Makes a certificate with its key, signed by the authority or self-signed; ``days`` is its validity from now."""
     key = ec.generate_private_key(ec.SECP256R1())
     issuer, issuer_key = (authority.name, authority.key) if authority else ("Server", key)
     certificate = _certificate("Server", key, issuer=issuer, issuer_key=issuer_key, hosts=hosts, days=days)
@@ -51,7 +51,7 @@ def make_chain_file(
 
 @contextlib.contextmanager
 def tls_server(chain_file: Path) -> Iterator[int]:
-    """Answers each request on each connection with 200; yields its port."""
+    """Runs a TLS server that answers every request with 200; yields its port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(chain_file)
     with socket.create_server(("127.0.0.1", 0)) as listener:

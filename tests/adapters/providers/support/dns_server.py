@@ -15,12 +15,12 @@ import dns.rdatatype
 import dns.rrset
 
 Zone = dict[tuple[str, str], list[str] | dns.rcode.Rcode | None]
-"""By name and type: the records, or the code to answer with, or None to stay silent. Anything else is NXDOMAIN."""
+"""Answers by name and type: records, an error code, or None for no answer. Any other question gets NXDOMAIN."""
 
 
 @contextlib.contextmanager
 def dns_server(zone: Zone) -> Iterator[int]:
-    """Yields its port."""
+    """Runs the DNS server; yields its port."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket(type=socket.SOCK_DGRAM) as datagrams:
         port = listener.getsockname()[1]
         datagrams.bind(("127.0.0.1", port))

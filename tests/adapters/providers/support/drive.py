@@ -29,7 +29,7 @@ def order(check: PolledCheck, handle: int = 1) -> Order:
 
 
 def gather(provider: CheckProvider, count: int, *, within_s: float = 60.0) -> list[Finished]:
-    """Waits for so many to finish, and a moment longer for any that should not come."""
+    """Waits until ``count`` checks have finished, and a moment longer for any that should not finish."""
     finished: list[Finished] = []
     until_s = time.monotonic() + within_s
     while len(finished) < count:
@@ -40,7 +40,7 @@ def gather(provider: CheckProvider, count: int, *, within_s: float = 60.0) -> li
 
 
 def outcome(provider: CheckProvider, check: PolledCheck) -> Done:
-    """What comes of one check."""
+    """Runs one check and returns its outcome."""
     provider.start([order(check)])
     finished = gather(provider, 1)
     assert len(finished) == 1

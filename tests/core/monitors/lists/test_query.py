@@ -76,7 +76,7 @@ def test_every_check_has_a_kind_and_an_address_by_which_it_is_found(check: Check
         (MonitorQuery(owner="ada", tag="prod", kind="tcp", q="web"), False),
     ],
 )
-def test_monitor_matches_if_all_that_is_asked_holds(query: MonitorQuery, *, found: bool) -> None:
+def test_monitor_matches_a_query_if_every_filter_holds(query: MonitorQuery, *, found: bool) -> None:
     assert matches(query, monitor(CHECKS[0][0], "ada", "prod", "eu")) is found
 
 
@@ -86,7 +86,7 @@ def test_query_is_read_from_texts_and_an_empty_text_is_as_good_as_none() -> None
     assert asked == MonitorQuery("ada", "prod", "failing", "tls", "x", "health")
 
 
-def test_query_that_cannot_be_is_refused_by_every_wrong_parameter() -> None:
+def test_invalid_query_is_refused_with_every_wrong_parameter() -> None:
     with pytest.raises(InvalidInput) as caught:
         parse_query(
             owner=None,
@@ -130,7 +130,7 @@ def test_text_that_no_page_wrote_is_no_cursor(text: str) -> None:
 
 
 @given(st.text(max_size=12), st.text(max_size=6))
-def test_text_that_holds_another_has_all_its_trigrams(text: str, part: str) -> None:
+def test_text_has_all_trigrams_of_its_parts(text: str, part: str) -> None:
     whole = trigrams(f"{text}{part}{text}")
     assert len(set(whole)) == len(whole)
     assert set(trigrams(part)) <= set(whole)

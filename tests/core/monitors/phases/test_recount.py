@@ -85,7 +85,7 @@ def test_recount_is_exact_however_much_moves_between_its_pages(
     assert after.wrong == sum(abs(new - old) for new, old in zip(true, circle.counts, strict=True))
 
 
-def test_recount_that_nobody_has_gone_on_with_for_long_is_given_up() -> None:
+def test_abandoned_recount_is_given_up_after_too_many_moves() -> None:
     every_ms = 3_600_000
     circle: Circle | None = begin_recount(Circle([1] * bucket_count(every_ms)), walk=3)
     assert circle is not None
@@ -100,7 +100,7 @@ def test_recount_that_nobody_has_gone_on_with_for_long_is_given_up() -> None:
     assert circle.walked is None
 
 
-def test_recount_begun_anew_gives_up_the_one_before() -> None:
+def test_new_recount_replaces_an_unfinished_one() -> None:
     circle = begin_recount(begin_recount(Circle([1] * BUCKETS), walk=1), walk=2)
     assert circle.walked is not None
     assert (circle.walked.walk, circle.walked.until, circle.walked.moved) == (2, 0, {})

@@ -1,4 +1,4 @@
-"""Who may come in, and what wrong tokens get."""
+"""Authentication, and answers to wrong tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ME = "/v1/users/me"
 @pytest.mark.parametrize(
     "value", [None, "", "Bearer", "Bearer ", "Basic YTpi", "Token x", "bearer", "\xff", "Bearer\tx"]
 )
-def test_without_a_bearer_token_there_is_a_401_that_says_how(house: World, value: str | None) -> None:
+def test_request_without_a_bearer_token_gets_401_with_www_authenticate(house: World, value: str | None) -> None:
     reply = house.client()("GET", ME, headers={} if value is None else {"Authorization": value})
     assert (reply.status, reply.code) == (401, "unauthenticated")
     assert reply.headers["www-authenticate"].startswith("Bearer")
@@ -30,7 +30,7 @@ def test_a_wrong_token_is_a_401(world: World, alice: Client, token: str) -> None
     assert alice("GET", ME).status == 200
 
 
-def test_the_scheme_is_case_insensitive(world: World, alice: Client) -> None:
+def test_bearer_scheme_is_case_insensitive(world: World, alice: Client) -> None:
     assert world.client()("GET", ME, headers={"Authorization": f"bEARER  {alice.token}"}).status == 200
 
 
@@ -64,7 +64,7 @@ def test_many_wrong_tokens_are_throttled_and_a_valid_token_is_not(
 
 
 def test_token_that_was_read_before_a_change_is_not_cached_after_it() -> None:
-    """A remote store is asked in a thread: a token may be revoked between the answer of the store and the cache."""
+    """A remote store is read in a thread: a token may be revoked between the answer of the store and the cache."""
     tokens, user = TokenCache(), TokenUser(id="ann", role="user", daily_credits=0, disabled=False, created_ms=0)
     version = tokens.version
     tokens.forget()

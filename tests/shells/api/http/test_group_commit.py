@@ -1,4 +1,4 @@
-"""Concurrent calls share one batch; news reaches those who wait."""
+"""Concurrent calls share one commit, and waiters are notified."""
 
 from __future__ import annotations
 
@@ -152,14 +152,14 @@ def test_a_caller_that_is_cancelled_does_not_disturb_the_others() -> None:
     assert double.batches == [[2, 4]]
 
 
-def test_after_the_close_a_call_fails_instead_of_hanging() -> None:
+def test_call_after_close_fails_instead_of_hanging() -> None:
     together = GroupCommit()
     together.close()
     with pytest.raises(RuntimeError):
         asyncio.run(asyncio.wait_for(together.do(Doubling(), 2), timeout=2))
 
 
-def test_users_take_turns_and_one_write_does_not_wait_for_anothers_thousand() -> None:
+def test_single_write_does_not_wait_for_thousands_of_another_user() -> None:
     async def main() -> None:
         many = [asyncio.create_task(together.do(double, 2, user="ann")) for _ in range(5 * ROOM)]
         await asyncio.sleep(0)

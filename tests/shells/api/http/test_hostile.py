@@ -107,7 +107,7 @@ def test_big_json_numbers_come_back_unchanged(guest: Client) -> None:
         ({"check": {"kind": "tcp", "host": "h", "port": 70_000}}, "/check/port"),
     ],
 )
-def test_a_wrong_field_is_named(guest: Client, change: dict[str, object], pointer: str) -> None:
+def test_wrong_field_of_a_monitor_is_named(guest: Client, change: dict[str, object], pointer: str) -> None:
     document = {**HTTP, **change}
     if "cron" in change and change.get("every", 1) is None:
         del document["every"]
@@ -125,7 +125,7 @@ def test_monitor_id_is_stored_unchanged_or_refused(guest: Client, name: str) -> 
     assert guest("GET", f"{MONITORS}/{name.replace(' ', '%20')}").status in (200, 404, 405)
 
 
-def test_only_json_is_taken(guest: Client) -> None:
+def test_body_of_another_content_type_than_json_is_refused(guest: Client) -> None:
     for kind in ("text/html", "application/xml", "multipart/form-data; boundary=x", "x", "\xff"):
         reply = guest("PUT", f"{MONITORS}/x", HTTP, headers={"Content-Type": kind})
         assert (reply.status, reply.code) == (415, "unsupported_media_type")
@@ -209,7 +209,7 @@ def test_an_endless_body_does_not_grow_the_memory(tmp_path: Path) -> None:
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 40_000
 
 
-def test_half_a_body_and_then_silence_is_closed_after_a_time(tmp_path: Path) -> None:
+def test_body_that_stops_halfway_is_refused_after_a_time(tmp_path: Path) -> None:
     with serving(tmp_path, body_timeout="300ms") as world:
         world.add("alice")
         started = time.monotonic()
@@ -236,7 +236,7 @@ def fill(connection: socket.socket, line: bytes) -> None:
         time.sleep(0.002)
 
 
-def test_a_head_without_end_is_cut(world: World, alice: Client) -> None:
+def test_endless_request_head_is_cut_off(world: World, alice: Client) -> None:
     with socket.create_connection(("127.0.0.1", world.port), timeout=10) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\n")
         with pytest.raises(OSError, match=r"reset|Broken pipe"):

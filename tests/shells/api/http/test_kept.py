@@ -9,7 +9,7 @@ import pytest
 from paceline.shells.api.http.kept import KeptAnswers
 
 
-def test_slow_answer_is_computed_once_for_all_who_ask_and_kept_for_a_while() -> None:
+def test_slow_answer_is_computed_once_for_concurrent_requests_and_cached_for_a_while() -> None:
     computed = list[int]()
 
     async def slowly() -> int:

@@ -29,7 +29,7 @@ def test_lateness_is_counted_in_its_buckets() -> None:
     assert "paceline_lateness_seconds_sum 1000.611" in text
 
 
-def test_lateness_of_starts_is_counted_by_kind_and_what_has_not_started_is_shown() -> None:
+def test_lateness_of_starts_is_counted_by_kind_and_waiting_runs_are_shown() -> None:
     metrics = Metrics()
     metrics.observe_starts_ms("http", [70_000, 3])
     metrics.observe_starts_ms("tcp", [])
@@ -50,7 +50,7 @@ def test_lateness_of_starts_is_counted_by_kind_and_what_has_not_started_is_shown
     assert 'kind="tcp"' not in text
 
 
-def test_thousands_of_values_cost_little() -> None:
+def test_observing_thousands_of_values_is_fast() -> None:
     metrics = Metrics()
     values = [number % 4_000 for number in range(50_000)]
     started_s = time.perf_counter()
@@ -59,7 +59,7 @@ def test_thousands_of_values_cost_little() -> None:
     assert len(LATENESS_MS) < 20
 
 
-def test_every_method_moves_its_figure() -> None:
+def test_every_method_changes_its_metric() -> None:
     metrics = Metrics(version="1.2.3")
     metrics.count_runs("http", "ok", 3)
     metrics.count_tick(entries=5, lost=2, late_ms=[1], skipped_by={"overlap": 3, "waiting_runs_max": 0})
@@ -97,7 +97,7 @@ def account(name: str, *, spent: int, held: int) -> Account:
     return Account(name, concurrent=meter, results=meter, credits=meter, keys=())
 
 
-def test_every_figure_of_jobs_and_accounts_moves() -> None:
+def test_every_metric_of_jobs_and_accounts_changes() -> None:
     metrics = Metrics()
     metrics.count_runs("measurement", "done", 4)
     metrics.set_sends(SendCounts(5, 4, 1, 2, 3, 6, oldest_ms=10_000), now_ms=12_500)
@@ -129,7 +129,7 @@ def test_every_figure_of_jobs_and_accounts_moves() -> None:
     assert "gone" not in text, "an account that was removed is forgotten"
 
 
-def test_a_look_into_the_store_is_taken_once_a_second() -> None:
+def test_metrics_read_the_store_at_most_once_a_second() -> None:
     metrics = Metrics()
     assert [metrics.take_refresh(ms) for ms in (5_000, 5_999, 6_000, 6_001, 3_000)] == [True, False, True, False, True]
 

@@ -131,13 +131,13 @@ def test_no_two_schemas_say_the_same() -> None:
     assert [text for text, count in said.items() if count > 1] == []
 
 
-def test_operation_ids_are_unique_and_say_what_is_done_to_what() -> None:
+def test_operation_ids_are_unique_and_have_a_verb_and_an_object() -> None:
     names = [operation["operationId"] for _, _, operation in operations()]
     assert len(names) == len(set(names))
     assert [name for name in names if name.split("_")[0] not in VERBS or "_" not in name] == []
 
 
-def test_a_monitor_is_one_of_two_objects_and_its_check_is_told_by_its_kind() -> None:
+def test_monitor_schema_is_one_of_two_objects_and_its_check_is_discriminated_by_kind() -> None:
     variants = {name: SCHEMAS[name] for name in ("IntervalMonitor", "CronMonitor")}
     assert [resolve(one)["title"] for one in SCHEMAS["MonitorBody"]["oneOf"]] == list(variants)
     assert set(variants["IntervalMonitor"]["required"]) == {"check", "every"}
@@ -168,13 +168,13 @@ def test_an_example_fits_its_schema(example: Example) -> None:
     assert errors == []
 
 
-def test_an_example_that_is_wrong_does_not_fit() -> None:
+def test_wrong_example_does_not_fit_its_schema() -> None:
     wrong = {"check": {"kind": "http", "url": "https://example.org/"}, "every": "60s", "cron": "0 6 * * *"}
     assert not validator(SCHEMAS["MonitorBody"]).is_valid(wrong)
     assert not validator(SCHEMAS["ExtendAnswer"]).is_valid({"lease_until": "soon"})
 
 
-def test_times_dates_and_durations_say_that_they_are() -> None:
+def test_times_dates_and_durations_have_their_format_or_pattern() -> None:
     found = [leaf for example in EXAMPLES for leaf in leaves(example.schema, example.value)]
     texts = [(name, schema, value) for name, schema, value in found if isinstance(value, str) and schema]
     times = [(name, schema) for name, schema, value in texts if TIME.fullmatch(value)]

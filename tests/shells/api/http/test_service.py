@@ -21,7 +21,7 @@ def test_health_route_answers_while_the_process_lives(world: World) -> None:
     assert world.client()("GET", "/healthz").json == {"status": "ok"}
 
 
-def test_ready_means_a_writable_store_and_turning_loops(world: World) -> None:
+def test_readyz_requires_a_writable_store_and_running_loops(world: World) -> None:
     anyone = world.client()
     assert anyone("GET", "/readyz").json == {
         "status": "ready",
@@ -141,5 +141,5 @@ def test_the_type_of_a_problem_leads_to_its_explanation(world: World) -> None:
 
 
 @pytest.mark.parametrize("path", ["/ui/session", "/docs", "/openapi.json", "/healthz", "/readyz", "/metrics"])
-def test_open_pages_take_no_parameters(house: World, path: str) -> None:
+def test_pages_without_authentication_refuse_parameters(house: World, path: str) -> None:
     assert house.client()("GET", f"{path}?x=1").code == "invalid_input"

@@ -25,7 +25,7 @@ def ids(reply: Reply) -> list[str]:
     return [item["id"] for item in reply.json["items"]]
 
 
-def test_filters_combine(alice: Client) -> None:
+def test_filters_of_a_monitor_list_combine(alice: Client) -> None:
     put_some(alice)
     expected = {
         "": ["home", "names", "own", "shop"],

@@ -36,7 +36,7 @@ def test_promise_7_bulk_request_spreads_monitors_and_those_of_each_host(alice: C
     assert {item["disposition"] for item in again.json["items"]} == {"unchanged"}
 
 
-def test_single_put_is_due_within_a_second_and_nobody_else_is_moved(alice: Client) -> None:
+def test_single_put_is_due_within_a_second_and_moves_no_other_monitor(alice: Client) -> None:
     first = alice("PUT", f"{PATH}/first", HTTP).json
     second = alice("PUT", f"{PATH}/second", HTTP).json
     for view in (first, second):

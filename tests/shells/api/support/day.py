@@ -7,12 +7,22 @@ from typing import Any, Literal
 
 from paceline.core.batches.calls import CallSettlement
 from paceline.steps.batches.providers import set_provider_paused
-from tests.shells.api.conftest import World
+from tests.shells.api.conftest import Client, World
 
 PROVIDER: dict[str, Any] = {"base_url": "https://shop.example.org/api", "max_in_flight": 1_000}
 TOMORROW = str((datetime.now(UTC) + timedelta(days=2)).date())
 """Far enough away that nothing of it is due, nor becomes due at midnight."""
 LEASE_MS = 60_000
+
+
+def put(client: Client, count: int, *, first: int = 0) -> None:
+    items = [{"id": f"r{i}", "provider": "ab"[i % 2], "endpoint": f"/{i}"} for i in range(first, first + count)]
+    assert client("PUT", "/v1/batches/daily/records", {"items": items}).json["created"] == count
+
+
+def plan(client: Client, date: str = TOMORROW, **query: str) -> Any:
+    asked = "&".join(f"{name}={value}" for name, value in query.items())
+    return client("POST", f"/v1/batches/daily/plan?{asked}", {"date": date}).json
 
 
 def end_all(

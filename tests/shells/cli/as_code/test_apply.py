@@ -93,7 +93,7 @@ def test_file_is_applied_once_and_the_second_time_nothing_changes(stage: Stage) 
     assert [stage.system.store.monitor(owner, name) for owner, name in (("ann", "api"), ("bob", "home"))] == before
 
 
-def test_differences_are_told_field_by_field_without_secrets(stage: Stage) -> None:
+def test_apply_shows_differences_field_by_field_without_secrets(stage: Stage) -> None:
     stage.apply(WHOLE)
     text = dump(WHOLE).replace("30s", "20s").replace(f"token: {CANARY}", f"token: another-{CANARY}")
     text = text.replace("https://shop.example", "https://${HOST_OF_SHOP}")

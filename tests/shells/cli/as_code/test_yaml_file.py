@@ -47,7 +47,7 @@ def test_plain_scalars_mean_what_they_mean_in_json() -> None:
     }
 
 
-def test_merged_mapping_stands_behind_the_own_fields() -> None:
+def test_own_fields_override_those_of_a_merged_mapping() -> None:
     text = "base: &b {a: 1, c: 1}\nother: &o {a: 2, d: 2}\none: {<<: *b, a: 3}\ntwo: {<<: [*b, *o]}\n"
     whole = read(text)
     assert whole["one"] == {"a": 3, "c": 1}
@@ -76,7 +76,7 @@ def test_variables_are_taken_from_the_environment_and_escaped_ones_are_not() -> 
         (b"a: \x00\n", ""),
     ],
 )
-def test_file_that_cannot_be_meant_is_refused_with_its_line(text: str | bytes, words: str) -> None:
+def test_ambiguous_or_wrong_file_is_refused_with_its_line(text: str | bytes, words: str) -> None:
     assert refusal(text).startswith(words)
 
 

@@ -48,7 +48,7 @@ def test_verify_judges_a_backup(program: Program) -> None:
     assert program.json("verify", "--store", "sqlite:///copy.db")["runs"] == 3
 
 
-def test_verify_names_what_it_cannot_read(program: Program) -> None:
+def test_verify_without_a_store_or_with_a_wrong_since_is_refused(program: Program) -> None:
     assert program.run("verify").code == 3
     program.ok("migrate")
     wrong = program.run("verify", "--since", "yesterday")
@@ -82,7 +82,7 @@ def test_exported_history_is_no_hindrance_to_an_import(program: Program) -> None
     assert program.json("verify", "--store", "sqlite:///new.db", secret_key=key)["runs"] == 0
 
 
-def test_verify_judges_one_batch_or_one_job_and_names_what_is_not_there(program: Program) -> None:
+def test_verify_judges_one_batch_or_one_job_and_refuses_missing_ones_and_wrong_options(program: Program) -> None:
     with_past(program)
     assert program.run("verify", "--batch", "nobody").code == 3
     assert program.run("verify", "--job", "nobody").code == 3

@@ -83,7 +83,7 @@ def test_import_of_many_reasons_counts_those_that_are_not_shown(alice: Program) 
     assert (len(told), told[-1]) == (21, "and 3 more refused for other reasons")
 
 
-def test_an_array_that_breaks_off_keeps_what_came_before(alice: Program) -> None:
+def test_import_of_a_truncated_array_keeps_the_monitors_before_the_end(alice: Program) -> None:
     text = f"[\n{json.dumps(monitor('one'))},\n{json.dumps(monitor('two'))},\n oops]"
     ended = alice.run("monitor", "import", "-", stdin=text)
     assert ended.code == 1
@@ -91,7 +91,7 @@ def test_an_array_that_breaks_off_keeps_what_came_before(alice: Program) -> None
     assert ended.out.startswith("2 created")
 
 
-def test_only_limits_in_the_way_exit_with_four(alice: Program) -> None:
+def test_import_refused_only_by_limits_exits_with_4(alice: Program) -> None:
     lines = "\n".join(json.dumps(monitor(name)) for name in "abc")
     ended = alice.run("monitor", "import", "-", "--json", stdin=lines, monitors_max="2")
     assert ended.code == 4

@@ -1,4 +1,4 @@
-"""Which Paceline a command goes to, and what it says when it does not get there."""
+"""Which service a command talks to, and its messages when it cannot reach it."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_token_on_the_command_line_is_warned_of(world: World, url: str, capsys
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_user_is_refused_what_is_for_admins_and_sees_their_own(
+def test_plain_user_is_refused_admin_commands_and_sees_their_own_monitors(
     world: World, url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PACELINE_URL", url)
@@ -151,7 +151,7 @@ def test_a_user_is_refused_what_is_for_admins_and_sees_their_own(
         (["user", "list", "--url", "{url}"], 2, "It stands before the command: paceline --url URL …"),
     ],
 )
-def test_a_command_that_does_not_get_there_says_what_to_do(
+def test_command_that_cannot_reach_or_enter_the_service_says_what_to_do(
     world: World,
     url: str,
     words: list[str],
@@ -188,7 +188,7 @@ def test_a_certificate_of_paceline_s_own_is_trusted_with_its_ca_file(
         assert main(["user", "list"]) == 0
 
 
-def test_a_connection_that_ends_before_the_answer_is_not_called_undone(
+def test_connection_closed_before_the_answer_is_reported_as_possibly_done(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del folder

@@ -19,7 +19,7 @@ TIMEOUT_S = 120.0
 
 
 BEGUN: list[subprocess.Popen[str]] = []
-"""What tests have begun. A test that fails before its end must not leave open pipes to be blamed on another."""
+"""Processes started by tests. A failed test must not leave open pipes that are blamed on another test."""
 
 
 def end_all_that_was_begun() -> None:
@@ -95,7 +95,7 @@ class Program:
 
     @contextmanager
     def running(self, *words: str, **settings: str) -> Iterator[Running]:
-        """A command that runs until it is told to stop; it must then end well."""
+        """Runs a command until it is stopped; it must then exit with 0."""
         log = (self.folder / "daemon.log").open("a")
         with (
             log,

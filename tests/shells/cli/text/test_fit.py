@@ -40,7 +40,7 @@ def test_no_line_of_a_table_is_wider_than_the_terminal(rows: list[tuple[str, ...
 
 
 @given(rows=rows, width=st.integers(20, 200))
-def test_no_id_is_broken_and_what_is_left_out_is_named(rows: list[tuple[str, ...]], width: int) -> None:
+def test_tables_break_no_id_and_name_the_columns_left_out(rows: list[tuple[str, ...]], width: int) -> None:
     lines, left_out = lines_of(width, rows)
     text = "\n".join(lines)
     assert all(row[0] in text for row in rows)
@@ -133,7 +133,7 @@ def test_fields_in_a_pipe_have_a_line_each_with_exact_times() -> None:
         (59 * 86_400_000, "in 59 d"),
     ],
 )
-def test_times_are_told_in_one_unit_that_is_large_enough(away_ms: int, told: str) -> None:
+def test_relative_times_have_one_unit_that_is_large_enough(away_ms: int, told: str) -> None:
     assert relative(NOW_MS + away_ms, NOW_MS) == told
     assert short_time(to_text(NOW_MS + away_ms), NOW_MS) == told
     assert long_time(to_text(NOW_MS + away_ms), NOW_MS).endswith(f"Z ({told})")

@@ -25,7 +25,7 @@ def polled_bytes(client: Client, path: str, *, changes: bool) -> int:
 
 
 def fill(root: Client, *, monitors: int, providers: int) -> None:
-    """So many monitors and providers; the first sixty monitors are for a checker of one's own."""
+    """Makes this many monitors and providers; the first sixty monitors are for an outside checker."""
     for start in range(0, monitors, 500):
         items: list[dict[str, Any]] = [
             (OUTGOING | {"initial_delay": "0s"} if number < 60 else HTTP | {"paused": True})

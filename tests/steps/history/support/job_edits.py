@@ -81,7 +81,7 @@ def forget_idempotency_key(db: apsw.Connection, random: Random) -> None:
 
 
 def raise_account_limit(db: apsw.Connection, random: Random) -> None:
-    """Nobody has declared it."""
+    """Raises a limit of an account above the declared one."""
     (meter,) = pick(db, random, "SELECT id FROM meter WHERE name GLOB 'account/*'")
     db.execute('UPDATE meter SET "limit" = "limit" * 3 WHERE id = ?', (meter,))
 

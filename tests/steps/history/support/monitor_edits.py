@@ -148,7 +148,7 @@ def delete_definition(db: apsw.Connection, random: Random) -> None:
 
 
 def forge_outcome(db: apsw.Connection, random: Random) -> None:
-    """An outcome of a run that nobody claimed."""
+    """An outcome of a run that was never claimed."""
     (handle,) = pick(db, random, "SELECT handle FROM run JOIN monitor USING (generation) JOIN outcome USING (handle)")
     db.execute("DELETE FROM outcome WHERE handle = ?", (handle,))
     db.execute(
@@ -169,7 +169,7 @@ def forge_failure(db: apsw.Connection, random: Random) -> None:
 
 
 def forge_expiry(db: apsw.Connection, random: Random) -> None:
-    """A run that was carried out soon after it was due is said to have waited in vain."""
+    """A run that was carried out soon after it was due is recorded as expired."""
     (handle,) = pick(
         db,
         random,

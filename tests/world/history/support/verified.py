@@ -17,7 +17,7 @@ from tests.world.support.seeded import Damage, Opener, Seeded
 from tests.world.support.world import World
 
 GOES_ON = (Broken, AssertionError, LookupError)
-"""What a broken store does to a world that knows better: it looks away and goes on."""
+"""Errors that a world ignores to go on with a broken store."""
 
 
 def judged(world: Seeded, store: Store | None = None) -> Report:
@@ -30,7 +30,7 @@ def judged(world: Seeded, store: Store | None = None) -> Report:
 
 
 class Blind:
-    """Books that are kept by somebody who does not notice what goes wrong in them."""
+    """Books that ignore broken promises."""
 
     def __init__(self, books: Any) -> None:
         self._books = books
@@ -48,7 +48,7 @@ class Blind:
 
 
 class BlindWorld(World):
-    """The same story, told by somebody who does not notice what goes wrong."""
+    """The world of monitors with books that ignore broken promises."""
 
     def __init__(self, seed: int, folder: Path, *, damage: Damage | None = None, opener: Opener | None = None) -> None:
         super().__init__(seed, folder, damage=damage, opener=opener)
@@ -75,7 +75,7 @@ class BlindWorld(World):
             self._cut_in = False
 
     def _look(self, number: int) -> None:
-        """Nobody looks."""
+        """Checks nothing."""
 
 
 class SteadyWorld(BlindWorld):
@@ -92,7 +92,7 @@ class SteadyJobWorld(JobWorld):
 
 
 class BlindJobWorld(JobWorld):
-    """The story of jobs, told by somebody who does not notice what goes wrong."""
+    """The world of jobs with books that ignore broken promises."""
 
     def __init__(self, seed: int, folder: Path, **more: Any) -> None:
         super().__init__(seed, folder, **more)
@@ -110,4 +110,4 @@ class BlindJobWorld(JobWorld):
             self._cut_in = False
 
     def _look(self, number: int) -> None:
-        """Nobody looks."""
+        """Checks nothing."""
