@@ -1,4 +1,4 @@
-"""Accounts and their keys. What is changed here counts from the next decision on; a key's secret is never shown."""
+"""Routes of accounts and their keys. A change counts from the next decision on; a key's secret is never shown."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ async def remove_key(call: Call) -> Answer:
 
 
 def _put_now(call: Call, account_id: str) -> Literal["created", "replaced", "unchanged"]:
-    """In a writing thread. The guard is judged on what is stored now, and written only onto that."""
+    """Puts the account if the stored one satisfies the conditional headers. Runs in a writing thread."""
     api, guard = call.api, guard_of(call.headers)
     if guard is NO_GUARD:
         return accounts.put_account(api.store, account_id, call.body)

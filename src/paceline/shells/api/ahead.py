@@ -1,4 +1,4 @@
-"""The next hours: what starts when, and what the limits allow."""
+"""Route of the next hours: the work that starts in each, and what the limits allow."""
 
 from __future__ import annotations
 

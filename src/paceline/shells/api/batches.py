@@ -1,4 +1,4 @@
-"""Batches: put, read, pause, resume."""
+"""Routes of batches: put, read, pause, resume."""
 
 from __future__ import annotations
 

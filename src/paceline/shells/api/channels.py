@@ -1,4 +1,4 @@
-"""Channels and silences of a user, and the alerts that were told."""
+"""Routes of a user's channels and silences, and of the alerts that were told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batch's days: planned, reported, listed with their runs, and exported."""
+"""Routes of a batch's days: plan, rerun, report, list, list their runs, and export."""
 
 from __future__ import annotations
 

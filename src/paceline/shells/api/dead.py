@@ -1,4 +1,4 @@
-"""Dead letters: runs that failed for good, or of which nobody knows; to be looked at, redriven or discarded."""
+"""Routes of dead letters, runs that failed for good or are unknown: list, redrive, discard."""
 
 from __future__ import annotations
 
@@ -55,6 +55,6 @@ def _choice(call: Call) -> DeadChoice:
 
 
 def _named(body: DeadBody) -> dict[str, Any]:
-    """What the body names."""
+    """Returns the fields that the body gives, without those it leaves out."""
     given = {name: getattr(body, name) for name in ("runs", *_FILTERS)}
     return {name: value for name, value in given.items() if value is not msgspec.UNSET}

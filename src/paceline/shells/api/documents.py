@@ -1,6 +1,6 @@
-"""JSON bodies of the API alone. Views of definitions, days and runs come from the steps.
+"""JSON bodies that only the API uses. Views of definitions, days and runs come from the steps.
 
-Bodies that core parses itself, as ``MonitorBody``, are declared here for their schemas.
+Bodies that core parses itself, such as ``MonitorBody``, are declared here for their schemas.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ CallRunId = Annotated[
 
 
 def _to(name: str) -> Meta:
-    """A reference to the schema of that name, for JSON that the handler decodes itself."""
+    """Returns a reference to the schema of that name, for JSON that the handler decodes itself."""
     return shown(**{"$ref": f"#/components/schemas/{name}"})
 
 

@@ -1,4 +1,4 @@
-"""Jobs: priced, submitted, listed, shown, cancelled, their results; and what is left of a user's day."""
+"""Routes of jobs: price, submit, list, show, cancel, read results; and of the user's credits that are left today."""
 
 from __future__ import annotations
 

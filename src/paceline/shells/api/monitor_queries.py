@@ -1,4 +1,4 @@
-"""Monitors: lists of them, a check now, and the times of the next firings."""
+"""Routes that list monitors, start an extra run, and show the times of the next firings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Monitors: put, read, edit, pause, resume, remove, in bulk, and their runs."""
+"""Routes of monitors: put, read, edit, pause, resume, remove, put many, and list their runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from paceline.steps.monitors.phases import allot_list
 from paceline.steps.views.report import MonitorView, RunView, monitor_view
 
 BULK_CHUNK = 250
-"""Items of one commit, a quarter of the room of a group commit: other users' writes come in between."""
+"""Items of one commit: a quarter of a group commit's room, so that other users' writes come in between."""
 _ITEM = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ID = msgspec.json.Decoder(str)
 _NOT_YET = BulkResult(None, "refused")
@@ -142,7 +142,7 @@ async def _put_chunks(
 
 
 async def _put_guarded(api: ApiContext, put: PutMonitor, guard: etags.Guard) -> Put:
-    """The guard is judged on what is stored now, and written only onto that."""
+    """Puts the monitor if the stored one satisfies the conditional headers; retries if somebody wrote in between."""
 
     async def attempt() -> Put | None:
         monitor = await api.read(api.store.monitor, put.owner, put.id)
@@ -170,7 +170,7 @@ def _edit_now(
     change: Callable[[MonitorSpec], MonitorSpec],
     guard: etags.Guard,
 ) -> tuple[Monitor, MonitorView]:
-    """In a writing thread."""
+    """Edits the monitor if the stored one satisfies the conditional headers. Runs in a writing thread."""
     seen = etags.expected_revision(guard, define.get_monitor(api.store, owner, monitor_id), monitor_id)
     now_ms = api.now_ms()
     result = define.edit_monitor(
@@ -189,7 +189,10 @@ def _edit_now(
 
 
 def _parse_bulk(api: ApiContext, owner: str, body: BulkBody) -> tuple[list[tuple[int, PutMonitor]], list[BulkResult]]:
-    """The valid puts with their index, and the results with the refusals. Of several with one id the first counts."""
+    """Returns the valid puts with their index, and a result for each item.
+
+    If an id is repeated, its first item counts.
+    """
     items_max = api.system.settings.bulk_max
     if len(body.items) > items_max:
         raise InvalidInput.of(FieldProblem("/items", f"at most {items_max} items; send the rest in another request"))

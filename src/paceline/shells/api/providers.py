@@ -1,4 +1,4 @@
-"""Providers: put, read, pause, resume, remove."""
+"""Routes of providers: put, read, pause, resume, remove."""
 
 from __future__ import annotations
 

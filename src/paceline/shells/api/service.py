@@ -1,4 +1,4 @@
-"""The service itself: liveness, readiness, metrics, and the status that an admin sees."""
+"""Routes of the service itself: liveness, readiness, metrics, and the status that an admin sees."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from paceline.steps.views.report import SchedulerView, scheduler_view
 from paceline.steps.views.service_report import ServiceStatus, service_status
 
 REFRESH_S_MAX = 0.4
-"""With the wait for a trial write, /metrics answers within two seconds."""
+"""Longest wait for new figures. Together with the wait for a trial write, /metrics answers within two seconds."""
 SERVICE = Group("Service")
 
 
@@ -69,18 +69,18 @@ async def show_metrics(call: Call) -> Answer:
     """Figures for Prometheus."""
     api = call.api
     try:
-        # A trial write is paid for on AWS: there, one that succeeded counts for longer.
+        # On AWS each trial write costs money: there, a successful one counts for longer.
         await api.readiness.check(counts_s=api.system.traits.keep_ms / 1_000)
         api.hooks.metrics.set_store_up(1)
     except StoreUnavailable:
         api.hooks.metrics.set_store_up(0)
-    # A store that hangs must not delay the figures that are there already.
+    # A store that hangs must not delay the figures that are already known.
     await api.readiness.look(lambda: _refresh(api), wait_s=REFRESH_S_MAX)
     return text_answer(200, api.hooks.metrics.render(), CONTENT_TYPE)
 
 
 def _refresh(api: ApiContext) -> None:
-    """Reads the gauges from the store: anybody may ask, so at most once a second, on AWS once a minute."""
+    """Reads the gauges from the store, at most once a second (on AWS once a minute), since anybody may ask."""
     figures = api.hooks.metrics
     if not figures.take_refresh(api.now_ms(), every_ms=api.system.traits.keep_ms):
         return

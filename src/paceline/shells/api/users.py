@@ -1,4 +1,4 @@
-"""Users and their tokens."""
+"""Routes of users and their tokens."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def add_token(call: Call) -> Answer:
     api, owner = call.api, call.owner
     scope = _given(body.scope) or ""
     if worker_provider(scope) is not None:
-        require_admin(call.user)  # its workers see what batches hold
+        require_admin(call.user)  # workers see the contents of batches
     made = await api.write(lambda: _add_token(api, owner, body.label, scope, _given(body.expires)))
     view = token_view(made.token)
     path = f"/v1/users/{owner}/tokens/{view.id}".encode()
@@ -128,7 +128,7 @@ def _add_token(api: ApiContext, owner: str, label: str, scope: str, expires: str
 
 
 def _tell_all(api: ApiContext) -> None:
-    """Wakes everything that depends on users: cached tokens, paused entries, held runs and jobs."""
+    """Tells everything that depends on users: cached tokens, paused entries, held runs and jobs."""
     api.tokens.forget()
     api.hooks.wake()
     api.hooks.arrivals.notify()
@@ -136,7 +136,7 @@ def _tell_all(api: ApiContext) -> None:
 
 
 def _token_views(api: ApiContext, owner: str) -> list[TokenView]:
-    """In order of id."""
+    """Returns the user's tokens in order of id."""
     tokens = api.store.tokens(access.get_user(api.store, owner).id)
     return [token_view(token) for token in sorted(tokens, key=lambda token: token.id)]
 

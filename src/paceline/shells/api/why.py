@@ -1,4 +1,4 @@
-"""Why a run waits or went as it did; why a monitor does not fire, a record did not run, or a job is not done."""
+"""Routes that explain a run, a monitor that does not fire, a record that did not run, and a job that is not done."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from paceline.core.instants import to_text
 from paceline.core.schema import Instant
 
 RETRY_AFTER_S = 5
-"""Of a 503 that names no time itself."""
+"""Retry-After of a 503 whose error names no time itself."""
 
 
 class MethodNotAllowed(errors.PacelineError):
@@ -115,7 +115,7 @@ def internal() -> Internal:
 
 
 def retry_after_s(error: errors.PacelineError) -> int | None:
-    """The Retry-After of an answer, or None if it carries none."""
+    """Returns the Retry-After of the error's answer, or None if the answer has none."""
     if error.retry_after_s is not None:
         return max(1, error.retry_after_s)
     return RETRY_AFTER_S if error.status == 503 else None

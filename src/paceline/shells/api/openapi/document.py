@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the table of routes."""
+"""Makes the OpenAPI 3.1 document from the table of routes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _HEADER_TEXTS = {
 }
 
 _DOCUMENTS = (ProviderSpec, BatchSpec, AccountSpec, JobBody, MonitorPatchBody, RecordsBody)
-"""Bodies that handlers get as bytes, because core parses them."""
+"""Types of bodies that handlers get as bytes, because core parses them."""
 _QUERIES: dict[str, tuple[str, Schema]] = {
     "state": ("Only runs in this state.", ref("CallState")),
     "provider": ("Only those of this provider.", ID),
@@ -84,7 +84,7 @@ _QUERIES_OF: dict[str, dict[str, tuple[str, Schema]]] = {
         )
     }
 }
-"""By operation: parameters that mean something else there than elsewhere."""
+"""Parameters, by operation, that mean something else there than in other operations."""
 _LINES = "application/x-ndjson"
 _TAGGED = ("MonitorView", "ProviderView", "BatchView", "AccountView", "ChannelView")
 
@@ -116,25 +116,25 @@ def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
 
 
 def _types(table: list[Route]) -> list[Any]:
-    """Every type that a route takes or answers with."""
+    """Returns every type that a route takes or answers with."""
     answers = [kind for route in table for answer in route.answers.values() for kind in _kinds(answer)]
     return [Problem, *_DOCUMENTS, *answers, *(route.body for route in table if route.body is not None)]
 
 
 def _kinds(answer: Any) -> tuple[Any, ...]:
-    """The types that an answer may have; none for a text and for no body."""
+    """Returns the types that an answer may have; none for a text and for no body."""
     kinds = answer if isinstance(answer, tuple) else (answer,)
     return tuple(kind for kind in kinds if kind is not None and not isinstance(kind, str))
 
 
 def _media_types(answer: Any) -> list[str]:
-    """The media types of texts that an answer may be."""
+    """Returns the media types of the texts that an answer may be."""
     texts = [one for one in (answer if isinstance(answer, tuple) else (answer,)) if isinstance(one, str)]
     return [media for text in texts for media in text.split(", ")]
 
 
 def _examples(table: list[Route], schemas: dict[str, Schema], found: dict[Any, Schema]) -> dict[str, Any]:
-    """The examples of answers by the name of their schema, and those of problems by their code."""
+    """Returns the examples of answers by the name of their schema, and those of problems by their code."""
     answers = {
         name_of(found[kind]): {"value": example_of(found[kind], schemas)}
         for route in table
