@@ -1,6 +1,6 @@
-"""What Prometheus scrapes. Names no user, no monitor and no target, so it may be read without a token.
+"""Metrics for Prometheus. They name no user, no monitor and no target, so they may be read without a token.
 
-Accounts are named: their ids are an operator's own words, and how full each is must be watched.
+Accounts are named: their ids are chosen by the operator, who must watch how full each is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REQUEST_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 
 
 class _Late:
-    """What one histogram has seen."""
+    """Values of one histogram."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,7 +46,7 @@ class _Late:
             self._sum_ms += total
 
     def read(self) -> tuple[list[tuple[str, float]], float]:
-        """The buckets, and the sum in seconds."""
+        """Returns the buckets, and the sum in seconds."""
         with self._lock:
             below, count, total = list(self._below), self._count, self._sum_ms
         buckets = [(str(bound / 1_000), float(n)) for bound, n in zip(LATENESS_MS, below, strict=True)]
@@ -79,7 +79,7 @@ class _Lateness(Collector):
 
 
 class Metrics:
-    """Every figure of one process. Safe to use from any thread."""
+    """All metrics of one process. Safe to use from any thread."""
 
     def __init__(self, *, version: str = "") -> None:
         self.registry = CollectorRegistry()
@@ -144,20 +144,21 @@ class Metrics:
         self._request_children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def count_runs(self, kind: str, outcome: str, count: int = 1) -> None:
-        """``outcome`` is ok, failed, dead or unknown, or retry for an attempt that will be made again.
+        """Counts runs by kind and outcome.
 
-        ``kind`` is the check's, or batch or measurement; a batch's run is done, failed, unknown, skipped or retry, and
-        a measurement was sent, unknown, not_sent or rejected, and then ended done, failed or cancelled.
+        ``kind`` is the kind of the check, or batch or measurement. ``outcome`` is ok, failed, dead or unknown, or retry
+        for an attempt that will be repeated. A batch's run is done, failed, unknown, skipped or retry. A measurement
+        was sent, unknown, not_sent or rejected, and then ended done, failed or cancelled.
         """
         self._runs.labels(kind, outcome).inc(count)
 
     def observe_many_ms(self, late_ms: Sequence[int]) -> None:
-        """How late runs were made."""
+        """Records how late runs were made."""
         if late_ms:
             self._lateness.observe_many_ms(late_ms)
 
     def count_tick(self, *, entries: int, lost: int, late_ms: Sequence[int], skipped_by: Mapping[str, int]) -> None:
-        """One pass of the tick step."""
+        """Counts one pass of the tick step."""
         for reason, count in skipped_by.items():
             self._skipped.labels(reason).inc(count)
         self._ticks.inc()
@@ -166,12 +167,12 @@ class Metrics:
         self.observe_many_ms(late_ms)
 
     def observe_calls_ms(self, late_ms: Sequence[int]) -> None:
-        """How late runs of batches were first called."""
+        """Records how late the first calls of batches' runs were."""
         if late_ms:
             self._call_lateness.observe_many_ms(late_ms)
 
     def observe_starts_ms(self, kind: str, late_ms: Sequence[int]) -> None:
-        """How late runs of monitors were first claimed; ``kind`` is the check's."""
+        """Records how late runs of monitors were first claimed. ``kind`` is the kind of the check."""
         if late_ms:
             self._start_lateness.observe_many_ms(late_ms, kind)
 
@@ -192,7 +193,7 @@ class Metrics:
         self._queue_age.set(age_s)
 
     def set_status(self, status: StoreStatus, *, now_ms: int) -> None:
-        """The gauges that are read from the store. The queue's age is that of the oldest run, of whatever kind."""
+        """Sets the gauges that are read from the store. The queue's age is that of the oldest run of any kind."""
         age_s, call_age_s = (
             0.0 if due_ms is None else max(0.0, (now_ms - due_ms) / 1_000)
             for due_ms in (status.oldest_waiting_due_ms, status.oldest_call_due_ms)
@@ -205,7 +206,7 @@ class Metrics:
             self._start_wait.labels(kind).set(late_s)
 
     def set_sends(self, counts: SendCounts, *, now_ms: int) -> None:
-        """What jobs wait for, read from the store."""
+        """Sets the gauges of jobs and measurements that wait or run."""
         for state in ("queued", "parked", "sending", "unknown", "ongoing"):
             self._measurements.labels(state).set(getattr(counts, state))
         self._jobs_open.set(counts.open_jobs)
@@ -213,7 +214,7 @@ class Metrics:
         self._job_age.set(0.0 if oldest_ms is None else max(0.0, (now_ms - oldest_ms) / 1_000))
 
     def set_accounts(self, accounts: Sequence[Account]) -> None:
-        """Those that were removed are forgotten."""
+        """Sets the meters of all accounts, and forgets accounts that were removed."""
         with self._lock:
             self._meters.clear()
             for account in accounts:
@@ -229,24 +230,24 @@ class Metrics:
         self._jobs.labels("true" if success else "false").inc()
 
     def count_atlas(self, request: str, answer: str) -> None:
-        """``request`` is the port's method; ``answer`` is answered, refused or lost."""
+        """Counts a request to RIPE. ``request`` is the port's method; ``answer`` is answered, refused or lost."""
         self._atlas.labels(request, answer).inc()
 
     def count_webhook(self, outcome: str) -> None:
-        """``outcome`` is ok, retry or given_up."""
+        """Counts a try of a webhook. ``outcome`` is ok, retry or given_up."""
         self._webhooks.labels(outcome).inc()
 
     def count_alert(self, outcome: str) -> None:
-        """``outcome`` is ok, retry or given_up."""
+        """Counts a try of an alert. ``outcome`` is ok, retry or given_up."""
         self._alerts.labels(outcome).inc()
 
     def set_alerts(self, counts: AlertCounts) -> None:
-        """Alerts that are not over, and those of which somebody should have been told and was not."""
+        """Sets how many alerts are open, and how many could not be told."""
         self._alerts_open.set(counts.open)
         self._alerts_failed.set(counts.failed)
 
     def take_refresh(self, now_ms: int, *, every_ms: int = REFRESH_MS) -> bool:
-        """True for one caller in this time: gauges that cost a look into the store are refreshed no more often."""
+        """True for one caller in this time, who refreshes the gauges that cost a read of the store."""
         with self._lock:
             if 0 <= now_ms - self._refreshed_ms < every_ms:
                 return False
@@ -254,7 +255,7 @@ class Metrics:
             return True
 
     def set_store_up(self, up: int) -> None:
-        """1 or 0."""
+        """Sets the gauge to 1 or 0."""
         self._store_up.set(up)
 
     def count_turn(self, loop: str) -> None:
@@ -268,7 +269,7 @@ class Metrics:
             self._age.labels(loop).set(age_s)
 
     def count_request(self, *, route: str, method: str, status: int, seconds: float) -> None:
-        """``route`` is the template of the path, so that the number of series is bounded."""
+        """Counts a request. ``route`` is the template of the path, so that the number of series is bounded."""
         key = (route, method, status)
         children = self._request_children.get(key)
         if children is None:
@@ -278,13 +279,13 @@ class Metrics:
         children[1].observe(seconds)
 
     def names(self) -> list[str]:
-        """Every family as it is exposed."""
+        """Returns the names of all metrics as they are exposed."""
         return sorted(
             f"{family.name}_total" if family.type == "counter" else family.name for family in self.registry.collect()
         )
 
     def render(self) -> bytes:
-        """The text format; CONTENT_TYPE goes with it."""
+        """Returns the metrics in the text format, whose type is CONTENT_TYPE."""
         return generate_latest(self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
