@@ -1,4 +1,4 @@
-"""``paceline channel``, ``paceline silence`` and ``paceline alert``: who is told, what is held back, what was told."""
+"""``paceline channel``, ``paceline silence`` and ``paceline alert``: channels, silences, and alerts that were sent."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ _CHANNELS = "/v1/users/{user}/channels"
 _CHANNEL = f"{_CHANNELS}/{{channel}}"
 _SILENCES = "/v1/users/{user}/silences"
 TEST_S = 40.0
-"""So long a service may take to answer a test message."""
+"""How long a service may take to answer a test message."""
 ChannelArgument = Annotated[str, argument("ID", "The channel's id.")]
 ForOption = Annotated[str, option("DURATION", "How long, such as 30m or 2h.", "--for")]
 ReasonOption = Annotated[str, option("TEXT", "Why; shown in the list.")]
 
 
 class ChannelOptions(NamedTuple):
-    """What ``channel set`` changes; None: as it is."""
+    """Options of ``channel set``; None for an option that was not given."""
 
     url: Annotated[str | None, option("URL", "Of a webhook, or of apprise; - reads it from stdin.")] = None
     kind: Annotated[str | None, option("KIND", "webhook or apprise. [default: by how the URL begins]")] = None
@@ -182,7 +182,7 @@ def list_alerts(call: Call, *, user: UserOption = None, limit: LimitOption = 100
 
 
 def silence_now(system: System, user: str | None, make: Any) -> SilenceView:
-    """Begin the silence that ``make`` makes for the time that it is given."""
+    """Adds the silence that ``make`` returns for the current time, and returns its view."""
     silence = make(system.clock.now_ms())
     chance_id = secrets.token_hex(silences.ID_DIGITS // 2)
     return alert_report.silence_view(
@@ -213,7 +213,7 @@ def _put_over_rest(remote: Remote, owner: str, channel: str, options: ChannelOpt
 
 
 def _body(there: ChannelView | None, options: ChannelOptions) -> ChannelBody:
-    """Return what is put: the options that were given, and the rest as it is."""
+    """Returns the body to put: the options that were given, and the existing values for the rest."""
     url, kind, default = options
     if there is None and url is None:
         raise InvalidInput("Say where it leads: --url URL.")

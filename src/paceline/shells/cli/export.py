@@ -1,4 +1,4 @@
-"""``paceline export``: all that was declared, as a stream that ``paceline import`` takes in on any engine."""
+"""``paceline export``: writes all definitions as a stream that ``paceline import`` reads on any engine."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _export_as_code(call: Call, file: Path, user: str | None) -> None:
 
 
 def refuse_while_running(system: System, *, act: str) -> None:
-    """InvalidInput while a daemon uses the store: what it writes meanwhile would be in neither store, or in both."""
+    """Raises InvalidInput while a daemon uses the store: its writes would be in neither store, or in both."""
     running = running_daemons(system.store, now_ms=system.clock.now_ms())
     if running:
         raise InvalidInput(
@@ -107,7 +107,7 @@ def _under_way(found: list[str]) -> str:
 
 @contextmanager
 def _open_output(file: Path) -> Iterator[Callable[[bytes], object]]:
-    """Stdout; or a file that only its owner can read, and that is there once it is whole."""
+    """Opens stdout, or a file that only its owner can read and that appears once it is complete."""
     if str(file) == "-":
         if sys.stdout.isatty():
             raise InvalidInput("The stream is not for a terminal: name a FILE, or write paceline export | ...")
@@ -125,7 +125,7 @@ def _open_output(file: Path) -> Iterator[Callable[[bytes], object]]:
 
 
 def _emit_report(call: Call, file: Path, done: Exported) -> None:
-    """Prints what was exported. If the stream is on stdout, all of it goes to stderr."""
+    """Prints what was exported; to stderr if the stream itself is on stdout."""
     document = msgspec.to_builtins(done)
     left = {name: document.pop(name) for name in ("runs_left", "dead_letters_left")}
     notes = [output.Note("Exported " + ", ".join(f"{count} {name}" for name, count in document.items()) + ".")]

@@ -1,4 +1,4 @@
-"""``paceline import``: takes in what ``paceline export`` wrote, into the store of any engine."""
+"""``paceline import``: reads the stream of ``paceline export`` into the store of any engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``paceline login`` and ``paceline logout``: a Paceline elsewhere that commands ask from now on."""
+"""``paceline login`` and ``paceline logout``: choose another Paceline that commands ask from now on."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def logout(call: Call) -> None:
 
 
 def _known() -> str | None:
-    """Where it leads; nothing if the file cannot be read, which is removed all the same."""
+    """Returns the address of the login, or the file's path if it cannot be read; None if there is none."""
     try:
         saved = logins.read_login()
     except InvalidInput:

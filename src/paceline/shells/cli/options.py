@@ -12,12 +12,12 @@ PAGE_MAX = 1_000
 
 
 def option(metavar: str, help_text: str, *names: str, **more: Any) -> Any:
-    """An option with a value. Without a name it has that of its parameter."""
+    """Declares an option with a value. Without a name it has that of its parameter."""
     return typer.Option(*names, metavar=metavar, help=help_text, **more)
 
 
 def flag(name: str, help_text: str, **more: Any) -> Any:
-    """An option without a value."""
+    """Declares an option without a value."""
     return typer.Option(name, help=help_text, **more)
 
 
@@ -55,9 +55,9 @@ PausedOption = Annotated[bool | None, flag("--paused/--no-paused", "Paused, or n
 
 
 def given(options: NamedTuple, paths: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The options that were given, as the JSON document that the API would get, so that one parser judges both.
+    """Returns the options that were given as the JSON document of the API, so that one parser checks both.
 
-    None stands for an option that was not given. An option named in ``paths`` stands elsewhere in the document:
+    None stands for an option that was not given. ``paths`` names options that are elsewhere in the document:
     ``{"retry_base": "retry.base"}``.
     """
     document: dict[str, Any] = {}
@@ -72,9 +72,9 @@ def given(options: NamedTuple, paths: Mapping[str, str] | None = None) -> dict[s
 
 
 def merged(there: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what ``… set`` puts without ``--replace``: the document that is there with the changes applied.
+    """Returns the document that ``… set`` puts without ``--replace``: the existing one with the changes applied.
 
-    Inside an object the same holds field by field.
+    Objects are merged field by field.
     """
     return {**there} | {
         name: (there.get(name) or {}) | value if isinstance(value, dict) else value for name, value in changes.items()

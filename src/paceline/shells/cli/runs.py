@@ -1,4 +1,4 @@
-"""``paceline run``: one run in full."""
+"""``paceline run``: shows one run in full."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def show(
 
 
 def _show(system: System, run: str) -> RunView | CallRunView | MeasurementRun:
-    """The view of a run; the form of its id says whether it is of a job, a batch or a monitor."""
+    """Returns the view of a run. The form of its id says whether it belongs to a job, a batch or a monitor."""
     now_ms = system.clock.now_ms()
     if (name := _MEASUREMENT.fullmatch(run)) is not None:
         return _show_measurement(system.store, name[1], int(name[2]), now_ms=now_ms)

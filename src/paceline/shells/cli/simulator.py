@@ -1,4 +1,4 @@
-"""``paceline simulator``: model servers on this machine, until they are told to stop."""
+"""``paceline simulator``: model servers on this machine, which run until they are stopped."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def simulator_atlas(
 
 @contextmanager
 def _serving(server: ModelHttpServer | AtlasSimulator, port: int) -> Iterator[None]:
-    """Starts the server, with its threads deaf to the signals that end it, and stops it at the end."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # before any thread starts: they inherit it, and sigwait needs it
+    """Starts the server, with its threads ignoring the signals that end it, and stops it at the end."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # before any thread starts: they inherit it; sigwait needs it
     try:
         server.start()
     except OSError as error:

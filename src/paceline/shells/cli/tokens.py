@@ -80,7 +80,7 @@ def revoke(
 
 
 def _add(system: System, user: str | None, wanted: dict[str, Any]) -> dict[str, Any]:
-    """The new token with its user and its secret."""
+    """Adds a token. Returns it with its user and its secret."""
     made = access.add_token(
         system.store,
         owner_id(system, user),
@@ -99,7 +99,7 @@ def _add_over_rest(remote: Remote, user: str | None, wanted: dict[str, Any]) -> 
 
 
 def _revoke_over_rest(remote: Remote, token_id: str, user: str | None) -> str:
-    """The same for a token of the user that is named, else of whose token asks: REST knows tokens by their user."""
+    """Revokes a token over REST: of the user that is named, else of the user who asks. REST finds tokens by user."""
     owner = remote.owner(user)
     try:
         remote.do("DELETE", f"{_TOKENS}/{{token}}", user=owner, token=token_id)
@@ -113,7 +113,7 @@ def _no_token(token_id: str) -> NotFound:
 
 
 def _revoke(system: System, token_id: str, user: str | None) -> str:
-    """Revokes the token, if it is the user's or none is named. Returns whose it was."""
+    """Revokes the token, if it belongs to the user or no user is named. Returns its user."""
     found = system.store.token(token_id)
     if found is None or user not in (None, found[1].id):
         raise _no_token(token_id)
@@ -122,5 +122,5 @@ def _revoke(system: System, token_id: str, user: str | None) -> str:
 
 
 def _id_of(token: str) -> str:
-    """The id inside ``pl_<id>_<secret>``, so that the secret is neither looked up nor shown again."""
+    """Returns the id inside ``pl_<id>_<secret>``, so that the secret is neither looked up nor shown again."""
     return token.split("_", 2)[1][:64] if token.startswith("pl_") else token[:64]

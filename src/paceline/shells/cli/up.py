@@ -1,4 +1,4 @@
-"""``paceline up`` and ``paceline worker``: the daemon, until it is told to stop."""
+"""``paceline up`` and ``paceline worker``: run the daemon until it is stopped."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _demo(call: Call, settings: Settings) -> int:
         with call.new_system(settings) as system, ExitStack() as at_the_end:
 
             def ready(url: str) -> None:
-                # Not before the port is ours: a start that fails must not re-aim the monitors of the one that runs.
+                # Only once the port is taken: a start that fails must not change the monitors of the demo that runs.
                 at_the_end.callback(end_demo, system)
                 demo = prepare_demo(system, model_url=model.base_url, atlas=atlas, started_ms=started_ms)
                 _welcome(call, system, url, demo, log)
@@ -110,7 +110,7 @@ def _run(call: Call, settings: Settings, *, serve_api: bool) -> int:
 
 
 def _daemon(system: System, *, serve_api: bool, ready: Callable[[str], None], log: Path | None = None) -> int:
-    """Runs until it is told to stop. Without a file for the log it goes to stderr."""
+    """Runs the daemon until it is stopped. Without a file, the log goes to stderr."""
     from paceline.shells.daemon.daemon import run_daemon
     from paceline.shells.logs import configure_log_file, configure_logs, warn_of_plain_http
 
@@ -125,7 +125,7 @@ def _daemon(system: System, *, serve_api: bool, ready: Callable[[str], None], lo
 
 
 def _announce(call: Call, system: System, url: str) -> None:
-    """A worker has no address."""
+    """Prints where the API listens; a worker has no address."""
     lines = [f"Paceline is up: {url or 'a worker'} (store {system.settings.store}; Ctrl-C stops it)"]
     document: dict[str, Any] = {"url": url or None, "store": system.settings.store}
     if url and system.tls and system.tls.authority:
@@ -188,7 +188,7 @@ def _welcome(call: Call, system: System, url: str, demo: Demo, log: Path) -> Non
 
 
 def _this_program(call: Call) -> str:
-    """How the same program on the same store is called from the same directory."""
+    """Returns the command that starts this program on the same store from the same directory."""
     started_as = sys.argv[0]
     words = [started_as]
     if Path(started_as).name == "__main__.py":

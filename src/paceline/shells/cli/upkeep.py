@@ -1,4 +1,4 @@
-"""``paceline status``, ``check``, ``backup``, ``migrate`` and ``purge``: looking after the store."""
+"""``paceline status``, ``check``, ``backup``, ``migrate`` and ``purge``: take care of the store."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def migrate(
     from paceline import wiring
 
     with call.new_system() as system:
-        system.store.ping()  # on AWS nothing is touched by opening it, and nothing may be there
+        system.store.ping()  # on AWS, opening the store does not read it, and it may not exist
         schema = system.store.schema_version
         adopted = adopt_key and wiring.adopt_key(system)
         if wiring.has_key(system.settings):
@@ -207,7 +207,7 @@ def _duration_ms(option: str, text: str) -> int:
 
 
 def running_daemons(store: Store, *, now_ms: int) -> list[DaemonView]:
-    """The daemons that reported lately and, if they are on this machine, still have their process."""
+    """Returns the daemons that reported lately and, if they are on this machine, whose process still exists."""
     return [one for one in daemon_views(store, now_ms=now_ms) if is_running(one)]
 
 
@@ -226,19 +226,19 @@ def _daemon_rows(views: list[DaemonView], running: list[DaemonView], expected_at
 
 
 def is_running(daemon: DaemonView) -> bool:
-    """Returns whether the daemon reported lately and, on this machine, still has its process."""
+    """True if the daemon reported lately and, if it is on this machine, its process still exists."""
     return daemon.state == "running" and not _has_ended(daemon)
 
 
 def _has_ended(daemon: DaemonView) -> bool:
-    """True if it is a process of this machine that has ended. Of another machine's processes nothing is known."""
+    """True if the daemon was a process of this machine and has ended. Processes of other machines are unknown."""
     if daemon.host != socket.gethostname():
         return False
     try:
         os.kill(daemon.pid, 0)
     except ProcessLookupError:
         return True
-    except OSError:  # it is there, and somebody else's
+    except OSError:  # it exists, and belongs to somebody else
         return False
     return False
 

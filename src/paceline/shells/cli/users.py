@@ -40,7 +40,7 @@ CreditsOption = Annotated[int | None, option("N", "Credits the user may spend in
 
 
 class NewUser(msgspec.Struct, frozen=True):
-    """A user with a first token."""
+    """A new user with a first token."""
 
     user: str
     token: str

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="batch", help="Set batches, import their records, plan and watch their days.")
 
 PLAN_S = 600.0
-"""A plan of many records takes its time."""
+"""Longest wait for a plan over REST: a plan of many records takes time."""
 T = TypeVar("T")
 BATCH_COLUMNS: Columns = {
     "BATCH": ident("id"),
@@ -93,7 +93,7 @@ StateOption = Annotated[CallState | None, option("STATE", "Only runs in this sta
 
 
 class BatchOptions(NamedTuple):
-    """The options of ``batch set``; None for one that was not given."""
+    """Options of ``batch set``; None for an option that was not given."""
 
     start: Annotated[str | None, option("HH:MM", "When each day begins, in its zone. [default: 00:00]")] = None
     window: Annotated[
@@ -284,7 +284,7 @@ def export_day(
 
 
 def the_batch(store: Store, name: str | None) -> Batch:
-    """The batch a command is about: the one named, else the only one there is."""
+    """Returns the batch of a command: the one that is named, else the only one."""
     if name is not None:
         return batches.get_batch(store, name)
     found = store.batches(after="", limit=2)
@@ -294,7 +294,7 @@ def the_batch(store: Store, name: str | None) -> Batch:
 
 
 def _remove(system: System, batch_id: str) -> BatchView | None:
-    """Deletes the batch as far as that goes without waiting. Returns the batch if something is left of it."""
+    """Deletes the batch as far as possible without waiting. Returns the batch if something is left of it."""
     with progress_bar("Deleting", of_bytes=False) as bar:
         left = deletion.delete_all_of(
             system.store, batch_id, read_ms=system.clock.now_ms, progress=lambda now: bar(now.runs + now.records, None)
@@ -303,13 +303,13 @@ def _remove(system: System, batch_id: str) -> BatchView | None:
 
 
 def _day(system: System, batch: str | None, day: str | None) -> Day:
-    """The planned day of the batch: the one named, else the running one."""
+    """Returns the planned day of the batch: the one that is named, else the current one."""
     target = the_batch(system.store, batch)
     return days.get_day(system.store, target, day or str(day_at(target.spec, system.clock.now_ms())))
 
 
 def _planned(system: System, batch: str | None, date: str | None) -> tuple[Batch, dt.date]:
-    """The batch and the date that are to be planned."""
+    """Returns the batch and the date to plan."""
     target = the_batch(system.store, batch)
     return target, days.check_date(date, "--date") if date else day_at(target.spec, system.clock.now_ms())
 

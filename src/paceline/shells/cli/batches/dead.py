@@ -1,4 +1,4 @@
-"""``paceline dead``: runs that failed for good or are unknown, until somebody redrives or discards them."""
+"""``paceline dead``: runs that failed for good or are unknown, until they are redriven or discarded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _REDRIVE = "/v1/dead/redrive"
 _NO_DEAD = "There is no dead letter. How a day goes: paceline batch show"
 MESSAGES_MAX = 10_000
-"""How many messages of each dead queue one command replays at most."""
+"""Most messages of each dead queue that one command sends again."""
 
 app = typer.Typer(name="dead", help="Look at dead letters, put them back, or discard them.")
 

@@ -47,7 +47,7 @@ PATHS = {
     "breaker_failures": "breaker.failures",
     "breaker_open_for": "breaker.open_for",
 }
-"""Options whose name is not their place in the provider's document."""
+"""Options that have another name in the provider's document."""
 PROVIDER_COLUMNS: Columns = {
     "PROVIDER": ident("id"),
     "STATE": word("standing.state"),
@@ -62,7 +62,7 @@ PROVIDER_COLUMNS: Columns = {
 
 
 class ProviderOptions(NamedTuple):
-    """The options of ``provider set``; None for one that was not given."""
+    """Options of ``provider set``; None for an option that was not given."""
 
     kind: Annotated[
         definitions.ProviderKind | None,
@@ -182,13 +182,13 @@ def remove(call: Call, provider_id: IdArgument) -> None:
 
 
 def _put(system: System, provider_id: str, body: bytes) -> tuple[str, ProviderView]:
-    """Sets the whole provider. Returns the disposition and the provider as it is now."""
+    """Puts the whole provider. Returns the disposition and the provider as it is now."""
     put = providers.put_provider(system.store, system.vault, provider_id, body, now_ms=system.clock.now_ms())
     return put.disposition, _view(system, put.provider)
 
 
 def _put_or_edit(system: System, provider_id: str, changes: dict[str, Any]) -> tuple[str, ProviderView]:
-    """Creates the provider, or changes the one that is there. Returns as ``_put``."""
+    """Creates the provider or changes the existing one. Returns the same as ``_put``."""
 
     def attempt() -> ProviderPut:
         there = system.store.provider(provider_id)
@@ -207,23 +207,23 @@ def _put_or_edit(system: System, provider_id: str, changes: dict[str, Any]) -> t
 
 
 def _edited(provider_id: str, there: dict[str, Any] | None, changes: dict[str, Any]) -> dict[str, Any]:
-    """The document to put: the provider that is there with the changes."""
+    """Returns the document to put: the existing provider with the changes."""
     if there is None and "base_url" not in changes and changes.get("kind") != "outgoing":
         raise providers.no_provider(provider_id)
     kept = there or {}
-    if changes.get("kind") == "outgoing":  # what only a call needs is not kept
+    if changes.get("kind") == "outgoing":  # fields that only calls need are dropped
         kept = {name: value for name, value in kept.items() if name not in definitions.CALL_FIELDS}
     return merged(kept, changes)
 
 
 def _definition(view: ProviderView | None) -> dict[str, Any] | None:
-    """The provider's document, out of its view."""
+    """Returns the provider's document, from its view."""
     shown = msgspec.to_builtins(view)
     return shown and {name: shown[name] for name in definitions.ProviderSpec.__struct_fields__}
 
 
 def document_of(options: ProviderOptions) -> dict[str, Any]:
-    """The provider's document with what the options name."""
+    """Returns the provider's document with the fields that the options name."""
     texts = options._replace(method=options.method and options.method.upper(), header=None, expect=None)
     document = given(texts, PATHS)
     if headers := dict(_header(text) for text in options.header or ()):
@@ -257,7 +257,7 @@ def _view(system: System, provider: definitions.ProviderDefinition | None) -> Pr
 
 
 def _fields(view: ProviderView) -> list[tuple[str, Any]]:
-    """The fields of the view; those of an object inside it have its name in front."""
+    """Returns the fields of the view. Fields of an inner object are prefixed with its name."""
     fields: list[tuple[str, Any]] = []
     for name, value in msgspec.to_builtins(view).items():
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""``paceline batch records`` and ``rerun``: what a batch holds, and running what ended again."""
+"""``paceline batch records`` and ``rerun``: list the records of a batch, and run ended runs again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
-__all__ = ["app"]  # the batch commands, with these
+__all__ = ["app"]  # the batch commands, including these
 
 RECORD_COLUMNS: Columns = {
     "RECORD": ident(lambda record: record["id"]),

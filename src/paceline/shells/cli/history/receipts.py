@@ -1,4 +1,4 @@
-"""Receipts of files: written beside an export or a job's results, and checked without a store."""
+"""Receipts of files: written for an export or a job's results, and checked without a store."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ReceiptOption = Annotated[
 
 
 def read_lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Yields the lines of a file, each of a bounded length."""
+    """Yields the lines of a file, each with a limited length."""
     while line := stream.readline(LINE_BYTES_MAX):
         if len(line) >= LINE_BYTES_MAX:
             raise MalformedBody(f"A line is longer than {LINE_BYTES_MAX} bytes.")
@@ -40,7 +40,7 @@ def write_receipt(file: Path, receipt: Path) -> None:
 
 
 def check_receipt(call: Call, file: Path, receipt: Path) -> int:
-    """Compares a file with its receipt, prints what was found, and returns the exit code."""
+    """Compares a file with its receipt, prints the result, and returns the exit code."""
     try:
         known = msgspec.json.decode(read_input(receipt, RECEIPT_BYTES_MAX), type=Receipt)
     except msgspec.MsgspecError as error:

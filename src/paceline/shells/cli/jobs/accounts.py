@@ -1,4 +1,4 @@
-"""``paceline account``: the RIPE Atlas accounts that measurements are sent with, and how much of each is used."""
+"""``paceline account``: the RIPE Atlas accounts that send measurements, and how much of each is used."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ IdArgument = Annotated[str, argument("ID", "The account's id; a name of your own
 
 
 class AccountOptions(NamedTuple):
-    """The options of ``account set``; None for one that was not given."""
+    """Options of ``account set``; None for an option that was not given."""
 
     concurrent: Annotated[
         int | None, option("N", "Measurements that may run at once. [default: 100, as RIPE's]", "--concurrent")
@@ -88,12 +88,12 @@ def _set(system: System, account_id: str, changes: dict[str, Any], *, replace: b
 
 
 def _limits(view: AccountView) -> dict[str, Any]:
-    """The account's definition, out of its view."""
+    """Returns the account's definition, from its view."""
     return {name: getattr(view, name) for name in AccountSpec.__struct_fields__}
 
 
 def _rows(view: AccountView) -> list[tuple[Any, ...]]:
-    """A row for each meter; the account's id, state and reason stand on the first."""
+    """Returns a row for each meter. The first row has the account's id, state and reason."""
     usage = view.usage
     meters = {"at once": usage.concurrent, "results": usage.daily_results, "credits": usage.daily_credits}
     meters |= {} if usage.balance is None else {"balance": usage.balance}

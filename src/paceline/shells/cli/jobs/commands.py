@@ -225,7 +225,7 @@ def _place(place: int | None) -> str:
 
 
 def _expected(view: JobView) -> list[tuple[str, Any]]:
-    """When its first measurement is sent, or its last one ends."""
+    """Returns when the first measurement is expected to be sent, or the last one to end."""
     if view.eta is None:
         return []
     word = "starts" if view.started_at is None else "ends"

@@ -1,4 +1,4 @@
-"""The options of ``monitor set`` as the JSON document that the API would get, so that one parser judges both."""
+"""Turns the options of ``monitor set`` into the JSON document of the API, so that one parser checks both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _JSON = re.compile(r"\s*(?:(/.*?)\s+)?(is|matches|at_least|at_most)\s+(.*)", re.
 
 
 class MonitorOptions(NamedTuple):
-    """The options of ``monitor set``; None for one that was not given."""
+    """Options of ``monitor set``; None for an option that was not given."""
 
     url: Annotated[str | None, option("URL", "HTTP check of this address.")] = None
     tcp: Annotated[str | None, option("HOST:PORT", "TCP check: is the connection accepted?")] = None
@@ -99,7 +99,7 @@ class MonitorOptions(NamedTuple):
 
 
 def document_of(options: MonitorOptions) -> dict[str, Any]:
-    """The document, or InvalidInput if the options contradict each other."""
+    """Returns the document. Raises InvalidInput if the options contradict each other."""
     document = {
         name: value
         for name in ("every", "cron", "timezone", "initial_delay", "jitter", "missed", "overlap", "attempts", "paused")
@@ -116,7 +116,7 @@ def document_of(options: MonitorOptions) -> dict[str, Any]:
 
 
 def patch_of(options: MonitorOptions, there: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch (RFC 7396) that changes what the options name and keeps the rest. ``there``: the stored check."""
+    """Returns the merge patch (RFC 7396) that changes only what the options name. ``there`` is the stored check."""
     document = document_of(options)
     check = document.get("check")
     if check is None:
@@ -124,11 +124,11 @@ def patch_of(options: MonitorOptions, there: Mapping[str, Any]) -> dict[str, Any
     kind = check.get("kind", there["kind"])
     if kind != there["kind"]:
         return document | {"check": {"timeout": there["timeout"], **check}} if "timeout" in there else document
-    if options.outgoing is not None:  # the object that a checker gets is one thing, given whole
+    if options.outgoing is not None:  # the object for a checker is replaced as a whole
         check = {name: None for name in there if name != "timeout"} | check
     if options.tls is not None:
         check = {"port": None} | check
-    if "auth" in check and check["auth"] is not None:  # one kind takes the place of the other whole
+    if "auth" in check and check["auth"] is not None:  # one kind of auth replaces the other as a whole
         check = check | {"auth": dict.fromkeys(there.get("auth") or ()) | check["auth"]}
     if options.no_expect:
         given = check.get("expect")
@@ -168,7 +168,7 @@ def _check(options: MonitorOptions) -> dict[str, Any]:
 
 
 def _auth(options: MonitorOptions) -> dict[str, Any]:
-    """The field ``auth``, if an option is about it; None takes away what there was."""
+    """Returns the field ``auth`` if an option sets it. None removes the stored one."""
     if [options.basic, options.bearer, options.no_auth or None].count(None) < 2:
         raise InvalidInput("Give only one of --basic, --bearer and --no-auth.")
     if options.bearer is not None:
@@ -214,7 +214,7 @@ def _headers(lines: Iterable[str], option: str) -> dict[str, str]:
 
 
 def _json(text: str) -> dict[str, Any]:
-    """What ``POINTER word VALUE`` says. The value is JSON; what is no JSON is a text as it stands."""
+    """Parses ``POINTER word VALUE``. The value is JSON; anything else is taken as text."""
     match = _JSON.fullmatch(text)
     if match is None:
         example = "'/status is up' or '/free at_least 10'"
@@ -257,7 +257,7 @@ def _outgoing(text: str) -> dict[str, Any]:
 
 
 def _endpoint(text: str, option: str) -> tuple[str, int | None]:
-    """HOST, HOST:PORT, or an IPv6 address in brackets with or without a port."""
+    """Parses HOST, HOST:PORT, or an IPv6 address in brackets with or without a port."""
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         return text.strip("[]"), None

@@ -1,4 +1,4 @@
-"""``paceline why``: its options. What it does is imported when it runs, so that other commands start fast."""
+"""Options of ``paceline why``. Its code is imported only when it runs, so that other commands start fast."""
 
 from __future__ import annotations
 
