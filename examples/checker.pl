@@ -1,9 +1,9 @@
 #!/usr/bin/perl
-# A checker of your own with nothing but what comes with Perl: web pages that must show a text.
+# Your own checker in Perl, without further modules: web pages that must show a text.
 #
 #     PACELINE_URL=http://127.0.0.1:8080 PACELINE_TOKEN=pl_… perl checker.pl
 #
-# It serves the queue "pages-perl", one run at a time, until SIGTERM or Ctrl-C; then the run that is out ends first.
+# It serves the queue "pages-perl", one run at a time, until SIGTERM or Ctrl-C; it finishes its run first.
 use strict;
 use warnings;
 use HTTP::Tiny;
