@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
-app = typer.Typer(name="channel", help="Set, test, list and remove the channels through which a user is told.")
+app = typer.Typer(name="channel", help="Set, test, list and remove a user's channels for alerts.")
 silence_app = typer.Typer(name="silence", help="Hold back the alerts of monitors with a tag; list and end silences.")
-alert_app = typer.Typer(name="alert", help="See what was told to whom.")
+alert_app = typer.Typer(name="alert", help="List the alerts that were sent.")
 
 CHANNEL_COLUMNS: Columns = {
     "CHANNEL": ident("id"),
@@ -67,9 +67,11 @@ ReasonOption = Annotated[str, option("TEXT", "Why; shown in the list.")]
 class ChannelOptions(NamedTuple):
     """Options of ``channel set``; None for an option that was not given."""
 
-    url: Annotated[str | None, option("URL", "Of a webhook, or of apprise; - reads it from stdin.")] = None
-    kind: Annotated[str | None, option("KIND", "webhook or apprise. [default: by how the URL begins]")] = None
-    default: Annotated[bool | None, flag("--default/--no-default", "Told of all that names no channel, or not.")] = None
+    url: Annotated[str | None, option("URL", "URL of a webhook or of apprise; - reads it from stdin.")] = None
+    kind: Annotated[str | None, option("KIND", "webhook or apprise. [default: chosen by the URL]")] = None
+    default: Annotated[
+        bool | None, flag("--default/--no-default", "Whether it gets all alerts that name no channel.")
+    ] = None
 
 
 @command(app, "set")
@@ -101,7 +103,7 @@ def list_channels(call: Call, *, user: UserOption = None) -> None:
 
 @command(app, "test")
 def send_test(call: Call, channel: ChannelArgument, *, user: UserOption = None) -> int:
-    """Send a test message through a channel and say whether it was taken; exit code 1 if not."""
+    """Send a test message through a channel and say whether it was accepted; exits with 1 if not."""
     view = call.answer(
         lambda at: _test(at, owner_id(at, user), channel),
         lambda remote: (
@@ -161,7 +163,7 @@ def end_silence(
     *,
     user: UserOption = None,
 ) -> None:
-    """End a silence early; a failure that it held back and that still lasts is sent."""
+    """End a silence early. A failure that it held back is sent if it still lasts."""
     call.answer(
         lambda at: silences.end_silence(at.store, owner_id(at, user), silence, now_ms=at.clock.now_ms()),
         lambda remote: remote.do("DELETE", f"{_SILENCES}/{{silence_id}}", user=remote.owner(user), silence_id=silence),

@@ -24,15 +24,21 @@ if TYPE_CHECKING:
     from paceline.steps.move.move_out import Exported
     from paceline.wiring import System
 
-FileArgument = Annotated[Path, argument("FILE", "Where it goes, mode 0600; - writes to stdout.")]
+FileArgument = Annotated[Path, argument("FILE", "The file to write, mode 0600; - writes to stdout.")]
 LiveOption = Annotated[
-    bool, flag("--live", "Although something runs or is under way: a copy to try, not to go on with.")
+    bool, flag("--live", "Export even if a daemon runs or work is unfinished: a copy to try, not for moving the store.")
 ]
 AsCodeOption = Annotated[
-    bool, flag("--as-code", "Write monitors, channels, providers and batches as YAML, for paceline apply; at any time.")
+    bool,
+    flag(
+        "--as-code",
+        "Write monitors, channels, providers and batches as YAML, for paceline apply; possible at any time.",
+    ),
 ]
-OnlyUserOption = Annotated[str | None, option("USER", "With --as-code: only what this user has.", "--user")]
-HistoryOption = Annotated[bool, flag("--history", "Write the ledger as well, for paceline verify FILE elsewhere.")]
+OnlyUserOption = Annotated[str | None, option("USER", "With --as-code: only this user's definitions.", "--user")]
+HistoryOption = Annotated[
+    bool, flag("--history", "Also write the ledger, for paceline verify FILE on another machine.")
+]
 LEFT_SHOWN_MAX = 10
 
 

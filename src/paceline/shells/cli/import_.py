@@ -17,8 +17,8 @@ from paceline.shells.cli.files import open_input
 from paceline.shells.cli.options import argument, flag
 
 LINE_BYTES_MAX = 64 * 1024 * 1024
-FileArgument = Annotated[Path, argument("FILE", "What paceline export wrote; - reads stdin.")]
-LiveOption = Annotated[bool, flag("--live", "Although a Paceline runs on this store.")]
+FileArgument = Annotated[Path, argument("FILE", "The file of paceline export; - reads stdin.")]
+LiveOption = Annotated[bool, flag("--live", "Import even if a Paceline runs on this store.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def import_stream(call: Call, file: FileArgument = Path("-"), *, live: LiveOption = False) -> None:
-    """Take in an export: what differs is replaced, what it does not name stays. Importing it again changes nothing."""
+    """Read an export: replace definitions that differ, keep all others. Importing it again changes nothing."""
     from paceline.steps.move.move_in import import_lines
 
     with (

@@ -25,15 +25,15 @@ def register(app: typer.Typer) -> None:
 def login(
     call: Call,
     *,
-    url: Annotated[str | None, option("URL", "Its address. [default: $PACELINE_URL, or it is asked for]")] = None,
+    url: Annotated[str | None, option("URL", "Its address. [default: $PACELINE_URL, else you are asked]")] = None,
     token_file: Annotated[
-        Path | None, option("FILE", "A file with the token. [default: $PACELINE_TOKEN, or it is asked for]")
+        Path | None, option("FILE", "A file with the token. [default: $PACELINE_TOKEN, else you are asked]")
     ] = None,
     ca_file: Annotated[
         Path | None, option("FILE", "CA certificates to trust, PEM. [default: $PACELINE_CA_FILE]")
     ] = None,
 ) -> None:
-    """Log in to a Paceline elsewhere: address and token are tried and kept. Commands then go there over REST."""
+    """Log in to another Paceline: try the address and the token, and keep both. Commands then ask it over REST."""
     from paceline.shells.cli.remote import Remote
 
     asked = logins.RemoteOptions(

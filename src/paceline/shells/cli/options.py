@@ -29,10 +29,10 @@ ConfigOption = Annotated[
     Path | None, option("FILE", "Settings file. [default: paceline.toml, if there is one]", "--config")
 ]
 StoreOption = Annotated[str | None, option("URL", "Store to open, for example sqlite:///paceline.db.", "--store")]
-UrlOption = Annotated[
-    str | None, option("URL", "A Paceline elsewhere, asked over REST. [default: $PACELINE_URL]", "--url")
+UrlOption = Annotated[str | None, option("URL", "Another Paceline, asked over REST. [default: $PACELINE_URL]", "--url")]
+TokenOption = Annotated[
+    str | None, option("TOKEN", "The token for --url. Other users can see it here; better use --token-file.", "--token")
 ]
-TokenOption = Annotated[str | None, option("TOKEN", "For --url; others can read it here. See --token-file.", "--token")]
 TokenFileOption = Annotated[
     Path | None, option("FILE", "A file with the token for --url. [default: $PACELINE_TOKEN]", "--token-file")
 ]
@@ -44,14 +44,14 @@ UtcOption = Annotated[bool, flag("--utc", "Show exact times, not how far away th
 ReplaceOption = Annotated[
     bool, flag("--replace", "Replace the whole definition: what no option names gets its default.")
 ]
-UserOption = Annotated[
-    str | None, option("USER", "The user it is about. [default: $PACELINE_USER, or the only user there is]", "--user")
-]
+UserOption = Annotated[str | None, option("USER", "The user. [default: $PACELINE_USER, or the only user]", "--user")]
 DefinitionOption = Annotated[Path | None, option("FILE", "The whole definition as JSON; - reads stdin.", "--file")]
-LimitOption = Annotated[int, option("N", "How many at most.", "--limit", min=1, max=PAGE_MAX)]
-CursorOption = Annotated[str | None, option("CURSOR", "Where the next page begins, as the last one said.", "--cursor")]
+LimitOption = Annotated[int, option("N", "Most items to list.", "--limit", min=1, max=PAGE_MAX)]
+CursorOption = Annotated[
+    str | None, option("CURSOR", "Where this page begins: the cursor that the last page printed.", "--cursor")
+]
 ProviderOption = Annotated[str | None, option("PROVIDER", "Only those of this provider.", "--provider")]
-PausedOption = Annotated[bool | None, flag("--paused/--no-paused", "Paused, or not.")]
+PausedOption = Annotated[bool | None, flag("--paused/--no-paused", "Whether the monitor is paused.")]
 
 
 def given(options: NamedTuple, paths: Mapping[str, str] | None = None) -> dict[str, Any]:

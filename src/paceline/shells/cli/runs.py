@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
-app = typer.Typer(name="run", help="Look at single runs.")
+app = typer.Typer(name="run", help="Show single runs.")
 
 _MEASUREMENT = re.compile(r"([0-9a-z]{1,64})/([0-9]{1,6})", re.ASCII)
 _SHARED_COLUMNS: Columns = {
@@ -56,7 +56,7 @@ def show(
         str, argument("RUN", "The run's id: user/monitor#generation@counter, batch/record@date, or job/index.")
     ],
 ) -> None:
-    """Show one run: what it was due for and what came of it."""
+    """Show one run: when it was due, and its outcome."""
     view = call.answer(lambda at: _show(at, run), lambda remote: _show_over_rest(remote, run))
     fields: dict[str, Any] = msgspec.structs.asdict(view)
     detail = fields.pop("detail", {})

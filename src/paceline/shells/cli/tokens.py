@@ -41,8 +41,10 @@ def new(
     *,
     user: UserOption = None,
     label: Annotated[str, option("TEXT", "What the token is for.")] = "",
-    scope: Annotated[str, option("SCOPE", "read, checker or worker:PROVIDER. [default: all that its user may]")] = "",
-    expires: Annotated[str | None, option("TIME", "When it ends, for example 2027-01-01T00:00:00Z.")] = None,
+    scope: Annotated[
+        str, option("SCOPE", "read, checker or worker:PROVIDER. [default: everything its user may do]")
+    ] = "",
+    expires: Annotated[str | None, option("TIME", "When the token expires, for example 2027-01-01T00:00:00Z.")] = None,
 ) -> None:
     """Make another token for a user and print it. It is shown only once."""
     wanted = {"label": label, "scope": scope, "expires": expires}
@@ -55,7 +57,7 @@ def new(
 
 @command(app, "list")
 def list_tokens(call: Call, name: UserArgument = None, *, user: UserOption = None) -> None:
-    """List a user's tokens; the secrets themselves are stored nowhere."""
+    """List a user's tokens, without their secrets, which are not stored."""
     views = call.answer(
         lambda at: [report.token_view(token) for token in at.store.tokens(owner_id(at, name or user))],
         lambda remote: remote.every(_TOKENS, TokenView, user=remote.owner(name or user)),

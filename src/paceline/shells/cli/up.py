@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from paceline.shells.demo import Demo
     from paceline.wiring import System
 
-HostOption = Annotated[str | None, option("ADDRESS", "Where the API listens. [default: 127.0.0.1]")]
+HostOption = Annotated[str | None, option("ADDRESS", "Address on which the API listens. [default: 127.0.0.1]")]
 PortOption = Annotated[int | None, option("N", "The API's port; 0 takes a free one. [default: 8080]")]
 
 
 class Logging(NamedTuple):
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"] | None,
-        option("debug|info|warning|error", "Least level that is logged. [default: info]"),
+        option("debug|info|warning|error", "Lowest level to log. [default: info]"),
     ] = None
     log_format: Annotated[
         Literal["auto", "json", "text"] | None,
@@ -37,12 +37,12 @@ class Logging(NamedTuple):
 
 
 class Https(NamedTuple):
-    tls_cert: Annotated[Path | None, option("FILE", "The API's certificate chain, PEM; it then speaks HTTPS only.")] = (
-        None
-    )
+    tls_cert: Annotated[
+        Path | None, option("FILE", "The API's certificate chain, PEM. The API then serves only HTTPS.")
+    ] = None
     tls_key: Annotated[Path | None, option("FILE", "The certificate's private key, PEM, without a password.")] = None
     tls_self_signed: Annotated[
-        bool | None, flag("--tls-self-signed", "HTTPS with certificates of its own; says where its CA is.")
+        bool | None, flag("--tls-self-signed", "Serve HTTPS with its own certificates; prints where the CA is.")
     ] = None
 
 
@@ -59,7 +59,7 @@ def up(
         flag(
             "--demo",
             (
-                "On a store of its own, with a user, model providers, monitors, a batch and a job to look at. The log"
+                "Use a separate store with a user, model providers, monitors, a batch and a job to look at. The log"
                 " goes to a file beside the store."
             ),
         ),

@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
 
 
 def status(call: Call) -> None:
-    """Show how things stand: users, monitors, batches, jobs, accounts, lateness, and which daemons run."""
+    """Show the state of everything: users, monitors, batches, jobs, accounts, lateness, and running daemons."""
     view, expected_at = call.answer(
         lambda at: (service_status(at.store, at.settings.store, now_ms=at.clock.now_ms()), daemon_url(at.settings)),
         lambda remote: (remote.get("/v1/status", ServiceStatus), remote.url),
@@ -92,9 +92,9 @@ def _status_fields(view: ServiceStatus, daemons: list[tuple[str, str]]) -> list[
 
 
 def check(call: Call) -> int:
-    """Check the store: integrity, the books of credits, and that no promise is broken. Exits with 1 if any is wrong.
+    """Check the store: integrity, credit accounting and Paceline's promises. Exits with 1 if anything is wrong.
 
-    Notes are about what heals by itself: a store with notes alone is well.
+    Notes are about faults that repair themselves: a store with only notes is in order.
     """
     from paceline.wiring import secret_problem
 
@@ -109,9 +109,9 @@ def check(call: Call) -> int:
 
 def backup(
     call: Call,
-    file: Annotated[Path, argument("FILE", "Where the copy goes.")],
+    file: Annotated[Path, argument("FILE", "The file to write.")],
     *,
-    force: Annotated[bool, flag("--force", "Replace the file if there is one.")] = False,
+    force: Annotated[bool, flag("--force", "Replace the file if it exists.")] = False,
 ) -> None:
     """Copy the store while it is in use, into a file of mode 0600. Keep the key file as well: the copy needs it."""
     if file.exists() and not force:
@@ -130,10 +130,10 @@ def migrate(
     call: Call,
     *,
     adopt_key: Annotated[
-        bool, flag("--adopt-key", "The store's secret key is lost: go on with the one that is set now.")
+        bool, flag("--adopt-key", "Use the secret key that is set now, because the store's own is lost.")
     ] = False,
 ) -> None:
-    """Bring the store's schema up to date, and say which it is. Every other command does so as well."""
+    """Bring the store's schema up to date, and print its version. Every other command updates it as well."""
     from paceline import wiring
 
     with call.new_system() as system:
@@ -159,16 +159,16 @@ def purge(
     call: Call,
     *,
     keep: Annotated[
-        str | None, option("DURATION", "Keep settled runs for so long. [default: the setting runs_keep]")
+        str | None, option("DURATION", "Keep settled runs this long. [default: the setting runs_keep]")
     ] = None,
     expire: Annotated[
-        str | None, option("DURATION", "End runs that waited for so long. [default: the setting runs_expire]")
+        str | None, option("DURATION", "End runs that have waited this long. [default: the setting runs_expire]")
     ] = None,
     keep_jobs: Annotated[
-        str | None, option("DURATION", "Keep finished jobs for so long. [default: the setting jobs_keep]")
+        str | None, option("DURATION", "Keep finished jobs this long. [default: the setting jobs_keep]")
     ] = None,
 ) -> None:
-    """Delete old runs and finished jobs, and end runs that nobody claimed. The daemon does so by itself."""
+    """Delete old runs and finished jobs, and end runs that nobody claimed. The daemon does this by itself."""
     settings = call.settings()
     keep_ms = _duration_ms("--keep", keep or settings.runs_keep)
     expire_ms = _duration_ms("--expire", expire or settings.runs_expire)

@@ -11,9 +11,9 @@ from paceline.core.ahead.hours import HOURS_DEFAULT, HOURS_MAX
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.options import option
 
-HoursOption = Annotated[int, option("N", "How far to look.", "--hours", min=1, max=HOURS_MAX)]
+HoursOption = Annotated[int, option("N", "How many hours to show.", "--hours", min=1, max=HOURS_MAX)]
 OfUserOption = Annotated[
-    str | None, option("USER", "Of this user alone. [default: $PACELINE_USER, or everybody]", "--user")
+    str | None, option("USER", "Only this user's. [default: $PACELINE_USER, or all users]", "--user")
 ]
 
 

@@ -62,7 +62,7 @@ def redrive_dead(
         bool, flag("--queues", "On AWS: send messages of the dead queues again, instead of runs.")
     ] = False,
 ) -> None:
-    """Send dead letters again, in their old order and at a pace; each once, however often you ask."""
+    """Send dead letters again, in their old order and at a limited pace; each once, however often you ask."""
     if queues:
         redrive.refuse_beside_queues(runs=runs or None, provider=provider, batch=batch, date=date)
         _replay(call)

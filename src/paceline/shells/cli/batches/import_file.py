@@ -48,7 +48,7 @@ SourceArgument = Annotated[
 ]
 FormatOption = Annotated[
     Literal["json", "csv"] | None,
-    option("json|csv", "What the file holds; json is NDJSON too. [default: by the file's name]", "--format"),
+    option("json|csv", "Format of the file; json includes NDJSON. [default: chosen by the file's name]", "--format"),
 ]
 
 
@@ -68,7 +68,7 @@ def import_records(
     batch: BatchOption = None,
     form: FormatOption = None,
     restart: Annotated[
-        bool, flag("--restart", "Of a table: from its beginning, not where an import was cut short.")
+        bool, flag("--restart", "For a table: import from its beginning, not from where an import was cut short.")
     ] = False,
 ) -> int:
     """Import many records. Good ones are kept; refused ones are listed by reason, with their line numbers."""

@@ -68,32 +68,35 @@ class ProviderOptions(NamedTuple):
         definitions.ProviderKind | None,
         option("http|outgoing", "Called by Paceline, or by your own workers. [default: http]"),
     ] = None
-    base_url: Annotated[str | None, option("URL", "What stands before each record's endpoint.")] = None
+    base_url: Annotated[str | None, option("URL", "Address in front of each record's endpoint.")] = None
     header: Annotated[
         list[str] | None, option("NAME:VALUE", "A header of every call, kept sealed; may be repeated.")
     ] = None
     method: Annotated[str | None, option("METHOD", "[default: POST for a record with a body, else GET]")] = None
-    max_in_flight: Annotated[int | None, option("N", "Calls at once. [default: 1]")] = None
+    max_in_flight: Annotated[int | None, option("N", "Most calls at the same time. [default: 1]")] = None
     rate: Annotated[str | None, option("RATE", "For example 5/1s. [default: no limit]")] = None
     timeout: Annotated[str | None, option("DURATION", "Deadline of one call. [default: 30s]")] = None
     max_attempts: Annotated[int | None, option("N", "Attempts before a run becomes a dead letter. [default: 5]")] = None
-    retry_base: Annotated[str | None, option("DURATION", "The first pause is at most this. [default: 1s]")] = None
-    retry_cap: Annotated[str | None, option("DURATION", "No pause is longer than this. [default: 5m]")] = None
-    breaker_failures: Annotated[int | None, option("N", "Bad calls in a row that close it. [default: 10]")] = None
+    retry_base: Annotated[str | None, option("DURATION", "Longest pause before the first retry. [default: 1s]")] = None
+    retry_cap: Annotated[str | None, option("DURATION", "Longest pause before any retry. [default: 5m]")] = None
+    breaker_failures: Annotated[
+        int | None, option("N", "Bad calls in a row that close the provider. [default: 10]")
+    ] = None
     breaker_open_for: Annotated[str | None, option("DURATION", "How long it stays closed. [default: 1m]")] = None
     unknown: Annotated[
         definitions.WhenUnknown | None,
-        option("retry|hold|look_up", "After a call that may have arrived, and is not safe to repeat. [default: retry]"),
+        option(
+            "retry|hold|look_up",
+            "What to do after a call that may have arrived and is not safe to repeat. [default: retry]",
+        ),
     ] = None
     look_up: Annotated[str | None, option("PATH", "Where to ask whether a run arrived, for example /calls/{run}.")] = (
         None
     )
-    verify_tls: Annotated[bool | None, flag("--verify-tls/--no-verify-tls", "Whether certificates must be good.")] = (
-        None
-    )
+    verify_tls: Annotated[bool | None, flag("--verify-tls/--no-verify-tls", "Whether to verify certificates.")] = None
     order: Annotated[
         definitions.Order | None,
-        option("spread|imported|priority", "Which record gets which of its times. [default: spread]"),
+        option("spread|imported|priority", "Which record gets which of the provider's times. [default: spread]"),
     ] = None
     expect: Annotated[
         str | None, option("JSON", 'What statuses mean, for example {"done": ["2xx", 409], "retry": [404]}.')
@@ -156,10 +159,10 @@ def show(call: Call, provider_id: IdArgument) -> None:
     emit(call, view, Fields(_fields(view)))
 
 
-@command(app, "resume", help_text="Resume a paused provider; it catches up at a pace, not in a burst.", paused=False)
 @command(
-    app, "pause", help_text="Pause a provider: no new call starts; calls in flight come to their end.", paused=True
+    app, "resume", help_text="Resume a paused provider; it catches up at a limited pace, not in a burst.", paused=False
 )
+@command(app, "pause", help_text="Pause a provider: no new call starts; calls in flight finish.", paused=True)
 def set_paused(call: Call, provider_id: IdArgument, *, paused: bool) -> None:
     def on_store(system: System) -> ProviderView:
         now_ms = system.clock.now_ms()

@@ -42,7 +42,7 @@ def list_records(
     *,
     batch: BatchOption = None,
     provider: ProviderOption = None,
-    active: Annotated[bool | None, flag("--active/--inactive", "Only those that run, or do not.")] = None,
+    active: Annotated[bool | None, flag("--active/--inactive", "Only active records, or only inactive ones.")] = None,
     limit: LimitOption = 100,
     cursor: CursorOption = None,
 ) -> None:
@@ -69,7 +69,9 @@ def rerun_day(
     day: DateArgument,
     *,
     batch: BatchOption = None,
-    state: Annotated[str | None, option("STATE", "Those that ended so, for example done.", "--state")] = None,
+    state: Annotated[
+        str | None, option("STATE", "Only runs that ended in this state, for example done.", "--state")
+    ] = None,
     record: RecordsOption = None,
 ) -> None:
     """Run a day's ended runs again, each once, however often you ask while the rerun is open."""

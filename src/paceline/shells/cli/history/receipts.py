@@ -19,7 +19,8 @@ LINE_BYTES_MAX = 64 * 1024 * 1024
 RECEIPT_BYTES_MAX = 64 * 1024 * 1024
 
 ReceiptOption = Annotated[
-    Path | None, option("FILE", "Write a receipt of the file, for paceline verify FILE RECEIPT anywhere.", "--receipt")
+    Path | None,
+    option("FILE", "Write a receipt of the file, for paceline verify FILE RECEIPT on any machine.", "--receipt"),
 ]
 
 

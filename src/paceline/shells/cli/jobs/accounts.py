@@ -29,22 +29,24 @@ COLUMNS = (
     Heading("LIMIT", "word"),
     Heading("REASON", "words", 1),
 )
-IdArgument = Annotated[str, argument("ID", "The account's id; a name of your own for it.")]
+IdArgument = Annotated[str, argument("ID", "The account's id; a name that you choose.")]
 
 
 class AccountOptions(NamedTuple):
     """Options of ``account set``; None for an option that was not given."""
 
     concurrent: Annotated[
-        int | None, option("N", "Measurements that may run at once. [default: 100, as RIPE's]", "--concurrent")
+        int | None, option("N", "Measurements that may run at once. [default: 100, as at RIPE]", "--concurrent")
     ] = None
     daily_results: Annotated[
-        int | None, option("N", "Results in any 24 hours. [default: 100000, as RIPE's]", "--daily-results")
+        int | None, option("N", "Results in any 24 hours. [default: 100000, as at RIPE]", "--daily-results")
     ] = None
     daily_credits: Annotated[
-        int | None, option("N", "Credits in any 24 hours. [default: 1000000, as RIPE's]", "--daily-credits")
+        int | None, option("N", "Credits in any 24 hours. [default: 1000000, as at RIPE]", "--daily-credits")
     ] = None
-    enabled: Annotated[bool | None, flag("--enabled/--disabled", "Whether it is used. [default: enabled]")] = None
+    enabled: Annotated[bool | None, flag("--enabled/--disabled", "Whether the account is used. [default: enabled]")] = (
+        None
+    )
 
 
 @command(app, "set")
@@ -67,7 +69,7 @@ def set_account(call: Call, account_id: IdArgument, *, replace: ReplaceOption = 
 
 @command(app, "list")
 def list_accounts(call: Call) -> None:
-    """List the accounts: what is spent, held and allowed of each meter, the state, and why one is set aside."""
+    """List the accounts: what is spent, held and allowed of each meter, the state, and why one cannot send."""
     views = call.answer(
         lambda at: account_views(at.store, now_ms=at.clock.now_ms()),
         lambda remote: remote.every("/v1/accounts", AccountView),

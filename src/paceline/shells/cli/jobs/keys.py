@@ -56,16 +56,16 @@ def add(
         argument(
             "KEY",
             (
-                "The key as RIPE shows it. Better leave it out: it is then asked for, or read from stdin, and is"
-                " in no history."
+                "The key as RIPE shows it. Better leave it out: then you are asked for it, or it is read from stdin,"
+                " and no shell history has it."
             ),
         ),
     ] = None,
     *,
-    label: Annotated[str, option("LABEL", "What you will know it by.")] = "",
+    label: Annotated[str, option("LABEL", "A name for the key.")] = "",
     no_check: Annotated[bool, flag("--no-check", "Add it without asking RIPE whether it can be used.")] = False,
 ) -> None:
-    """Add a key to an account. RIPE is asked first what the key may do; permissions that it lacks are named."""
+    """Add a key to an account. RIPE is asked first what the key may do; missing permissions are named."""
 
     def read_key() -> str:
         if key not in (None, "-") and not call.as_json:
@@ -116,7 +116,7 @@ def set_enabled(call: Call, account: AccountArgument, key_id: KeyIdArgument, *, 
 
 @command(app, "rm")
 def remove(call: Call, account: AccountArgument, key_id: KeyIdArgument) -> None:
-    """Remove a key with its secret. At RIPE it stays as it is."""
+    """Remove a key with its secret. The key at RIPE does not change."""
     call.answer(
         lambda at: accounts.remove_key(at.store, account, key_id),
         lambda remote: remote.do("DELETE", _KEY, account=account, key=key_id),

@@ -35,10 +35,10 @@ __all__ = ["app"]  # the monitor commands, including these
 LOOK_S = 0.2
 WAIT_S_DEFAULT = 60.0
 _REASONS = {"paused": "It is paused.", "owner_disabled": "Its owner is disabled."}
-ExportArgument = Annotated[Path, argument("FILE", "Where it goes; - writes to stdout.")]
-WaitOption = Annotated[bool, flag("--wait", "Until the run has ended; exits with 1 if it is not ok.")]
+ExportArgument = Annotated[Path, argument("FILE", "The file to write; - writes to stdout.")]
+WaitOption = Annotated[bool, flag("--wait", "Wait until the run has ended; exits with 1 if it is not ok.")]
 WaitTimeOption = Annotated[float, option("SECONDS", "How long to wait with --wait.", "--wait-for", min=0.1)]
-CountOption = Annotated[int, option("N", "How many times.", "--count", min=1, max=TIMES_MAX)]
+CountOption = Annotated[int, option("N", "How many times to show.", "--count", min=1, max=TIMES_MAX)]
 
 
 @command(app, "run")
@@ -50,7 +50,7 @@ def run_monitor(
     wait: WaitOption = False,
     wait_for: WaitTimeOption = WAIT_S_DEFAULT,
 ) -> int:
-    """Check now, once, also if the monitor is paused. When it fires next stays as it is."""
+    """Check now, once, even if the monitor is paused. Its next firing does not change."""
 
     def on_store(system: System) -> RunNowView | RunView:
         owner = owner_id(system, user)
@@ -93,7 +93,7 @@ def list_next_times(
 
 @command(app, "export")
 def export_monitors(call: Call, file: ExportArgument = Path("-"), *, user: UserOption = None) -> None:
-    """Write a user's monitors, one JSON document to a line, for paceline monitor import."""
+    """Write a user's monitors, one JSON document per line, for paceline monitor import."""
     lines = 0
 
     def write(documents: Iterator[dict[str, Any]]) -> None:

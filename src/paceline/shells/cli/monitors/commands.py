@@ -99,7 +99,7 @@ def list_monitors(
     limit: LimitOption = PAGE_MAX,
     cursor: CursorOption = None,
 ) -> None:
-    """List monitors with health and next due time: a user's, or everybody's."""
+    """List monitors with health and next due time, of a user or of all users."""
     if filters.all_users and user is not None:
         raise InvalidInput("Give either --user or --all-users.")
     owner, views, following = call.answer(
@@ -177,7 +177,7 @@ def set_paused(call: Call, monitor_id: IdArgument, *, user: UserOption = None, p
 
 @command(app, "rm")
 def remove(call: Call, monitor_id: IdArgument, *, user: UserOption = None) -> None:
-    """Remove a monitor. Nothing of it fires afterwards."""
+    """Remove a monitor. It does not fire any more."""
     call.answer(
         lambda at: define.remove_monitor(at.store, owner_id(at, user), monitor_id, now_ms=at.clock.now_ms()),
         lambda remote: remote.do("DELETE", MONITOR_PATH, user=remote.owner(user), id=monitor_id),

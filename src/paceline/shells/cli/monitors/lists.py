@@ -26,10 +26,10 @@ class ListOptions(NamedTuple):
     """Filters and order of ``monitor list``; None for an option that was not given."""
 
     tag: Annotated[str | None, option("TAG", "Only those with this tag.")] = None
-    health: Annotated[str | None, option("ok|failing|late|paused|new", "Only those of this health.")] = None
-    kind: Annotated[str | None, option("http|tcp|dns|tls|outgoing", "Only those of this kind of check.")] = None
-    search: Annotated[str | None, option("TEXT", "Part of the id or of the address, in any case.")] = None
-    sort: Annotated[str | None, option("id|health|next_due", "The order. [default: id]")] = None
+    health: Annotated[str | None, option("ok|failing|late|paused|new", "Only those with this health.")] = None
+    kind: Annotated[str | None, option("http|tcp|dns|tls|outgoing", "Only those with this kind of check.")] = None
+    search: Annotated[str | None, option("TEXT", "Part of the id or of the address; case does not matter.")] = None
+    sort: Annotated[str | None, option("id|health|next_due", "Order of the list. [default: id]")] = None
     all_users: Annotated[bool, flag("--all-users", "The monitors of all users.")] = False
 
     def asked(self) -> dict[str, str | None]:

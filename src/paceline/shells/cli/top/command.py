@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # slow imports that no other command needs
 REFRESH_S = 1.0
 LOOK_S = 0.1
 LEAVE_KEYS = (b"q", b"Q", b"\x03", b"\x04")
-OnceOption = Annotated[bool, flag("--once", "Print one picture and end; so does a pipe.")]
+OnceOption = Annotated[bool, flag("--once", "Print the screen once and exit, as in a pipe.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
 
 
 def top(call: Call, *, once: OnceOption = False) -> int:
-    """Show what runs, waits and fails, live: daemons, checks, providers, batches, jobs and accounts. q leaves it."""
+    """Show what runs, waits and fails, live: daemons, checks, providers, batches, jobs and accounts. q quits."""
     from paceline.shells.cli.top.facts import RemoteFacts, StoreFacts
 
     return call.answer(
