@@ -60,7 +60,7 @@ async def show_account(call: Call) -> Answer:
     problems=(AlreadyExists, AtlasUnavailable),
 )
 async def add_key(call: Call) -> Answer:
-    """Tries the key at RIPE and adds it; its secret is shown to nobody."""
+    """Tries the key at RIPE and adds it; its secret is never shown."""
     body: NewKeyBody = call.body
     api, account_id = call.api, call.params["account"]
 
@@ -93,7 +93,7 @@ async def show_key(call: Call) -> Answer:
 
 @ACCOUNTS.patch(_KEY, account_report.KeyView, body=KeyPatchBody)
 async def edit_key(call: Call) -> Answer:
-    """Disables the key, or enables it; enabled, it is tried again."""
+    """Disables or enables the key; an enabled key is tried again."""
     body: KeyPatchBody = call.body
     api, account_id, key_id = call.api, call.params["account"], call.params["key_id"]
     key = await api.write(lambda: accounts.set_key_enabled(api.store, account_id, key_id, enabled=body.enabled))

@@ -18,7 +18,7 @@ AHEAD = Group("Service")
 async def show_ahead(call: Call) -> Answer:
     """The next hours in windows: firings, calls and sends against capacity, and the worst minutes.
 
-    Of everybody for an admin who names nobody, else of one user.
+    Covers all users for an admin who names none, else one user.
     """
     api = call.api
     asked = query(call.query_string, "hours", "user")

@@ -75,7 +75,7 @@ async def edit_monitor(call: Call) -> Answer:
 
 @MONITORS.delete(_MONITOR, headers=EDIT_HEADERS, problems=(RevisionMismatch,))
 async def remove_monitor(call: Call) -> Answer:
-    """Removes the monitor; nothing more fires."""
+    """Removes the monitor; it does not fire any more."""
     api, owner, monitor_id = call.api, call.owner, call.params["id"]
     guard = etags.guard_of(call.headers)
 
@@ -116,7 +116,7 @@ async def list_monitor_runs(call: Call) -> Answer:
 
 @MONITORS.put_many(_MONITORS, BulkAnswer, body=BulkBody, body_bytes_max=sys.maxsize)
 async def put_monitors(call: Call) -> Answer:
-    """Puts many monitors; answers a disposition for each."""
+    """Puts many monitors; answers with a disposition for each."""
     api, owner = call.api, call.owner
     await api.read(access.get_user, api.store, owner)
     puts, results = await api.work(_parse_bulk, api, owner, call.body)

@@ -62,7 +62,7 @@ RUNS = Group("Runs")
 async def claim_runs(call: Call) -> Answer:
     """Leases runs for your own checker or worker; waits for the first, up to `wait`.
 
-    A client that has gone away claims nothing any more.
+    If the client has gone away, nothing more is claimed.
     """
     body: documents.ClaimBody = call.body
     lease_ms = _duration(body.lease, "/lease", ms_min=outgoing.LEASE_MS_MIN, ms_max=outgoing.LEASE_MS_MAX)
@@ -88,7 +88,7 @@ async def claim_runs(call: Call) -> Answer:
     hot=True,
 )
 async def claim_run(call: Call) -> Answer:
-    """Leases one run by its id, for a checker or a worker that was told of it by a message."""
+    """Leases one run by its id, for a checker or a worker that got a message about it."""
     body: documents.RunClaimBody = call.body
     api, rights = call.api, rights_of(call.user)
     lease_ms = _duration(body.lease, "/lease", ms_min=outgoing.LEASE_MS_MIN, ms_max=outgoing.LEASE_MS_MAX)
@@ -131,7 +131,7 @@ async def report_outcome(call: Call) -> Answer:
     "/v1/outgoing/outcomes", documents.OutcomesAnswer, body=documents.OutcomesBody, body_bytes_max=sys.maxsize, hot=True
 )
 async def report_outcomes(call: Call) -> Answer:
-    """Settles up to 1,000 leased runs; answers a disposition for each.
+    """Settles up to 1,000 leased runs; answers with a disposition for each.
 
     All are written in one act; each item is judged by itself.
     """

@@ -38,7 +38,7 @@ _RECORD = f"{_RECORDS}/{{record}}"
 
 @RECORDS.put_many(_RECORDS, RecordsAnswer, document="RecordsBody", body_bytes_max=sys.maxsize, streamed=True)
 async def put_records(call: Call) -> Answer:
-    """Puts many records, as one document or as lines of any number."""
+    """Puts many records, as one document or as any number of lines."""
     api = call.api
     batch = await api.read(batches.get_batch, api.store, call.params["batch"])
     answer = await (_put_lines if is_lines(call.headers) else _put_items)(call, batch)
@@ -71,7 +71,7 @@ async def show_record(call: Call) -> Answer:
 
 @RECORDS.delete(_RECORD)
 async def remove_record(call: Call) -> Answer:
-    """Removes the record; it runs no more, also today."""
+    """Removes the record; it no longer runs, not even today."""
     store, record_id = call.api.store, call.params["record"]
 
     def remove() -> None:

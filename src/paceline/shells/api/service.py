@@ -24,7 +24,7 @@ SERVICE = Group("Service")
 
 @SERVICE.get_page("/v1/schedulers", SchedulerView, access="admin")
 async def list_schedulers(call: Call) -> Answer:
-    """All entries, in order of generation."""
+    """All entries of the scheduler, in order of generation."""
     api = call.api
     asked = call.page()
     after = position_of(asked.cursor, "schedulers", 0)
@@ -43,16 +43,16 @@ async def show_status(call: Call) -> Answer:
 
 @SERVICE.get("/healthz", Alive, access="open")
 async def show_health(call: Call) -> Answer:
-    """The process is alive."""
+    """Liveness: the process answers."""
     del call
     return json_answer(200, Alive())
 
 
 @SERVICE.get("/readyz", Ready, access="open", problems=(StoreUnavailable, StoreDamaged, NotReady))
 async def show_readiness(call: Call) -> Answer:
-    """The store can be written and every loop turns.
+    """Readiness: the store can be written and every loop turns.
 
-    Whether the store can be written and every loop turns; answered within two seconds, whatever hangs.
+    Answers within two seconds, even if something hangs.
     """
     api = call.api
     await api.readiness.check()
@@ -66,7 +66,7 @@ async def show_readiness(call: Call) -> Answer:
 
 @SERVICE.get("/metrics", "text/plain", access="open")
 async def show_metrics(call: Call) -> Answer:
-    """Figures for Prometheus."""
+    """Metrics for Prometheus."""
     api = call.api
     try:
         # On AWS each trial write costs money: there, a successful one counts for longer.

@@ -28,7 +28,7 @@ class PageQuery(NamedTuple):
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """``next_cursor`` leads to the next page; null: this was the last."""
+    """A page of a list. ``next_cursor`` leads to the next page; null on the last page."""
 
     items: Sequence[T]
     next_cursor: str | None

@@ -70,16 +70,17 @@ CODES: dict[str, type[errors.PacelineError]] = {
 
 
 class WrongField(msgspec.Struct, frozen=True):
-    """One wrong field: a JSON pointer into the body (or /query/…, /header/…) and what to do."""
+    """A wrong field: a JSON pointer into the body (or /query/…, /header/…) and what to do."""
 
     pointer: str
     detail: str
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """RFC 9457. Programs go by ``code``; people read ``detail``. The last four come with ``over_daily_credits``.
+    """A problem (RFC 9457). Programs use ``code``; people read ``detail``.
 
-    ``refusal``: the id under which `GET /v1/runs/{run}/why` explains it later.
+    The last four fields come with ``over_daily_credits``. ``refusal`` is the id under which `GET /v1/runs/{run}/why`
+    explains it later.
     """
 
     type: str
