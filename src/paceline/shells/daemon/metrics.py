@@ -99,18 +99,16 @@ class Metrics:
         self._ticks = self._counter("ticks", "Passes of the tick step that found something due.")
         self._advanced = self._counter("entries_advanced", "Entries that were moved to their next due time.")
         self._lost = self._counter("races_lost", "Advances that another process or an edit had overtaken.")
-        self._skipped = self._counter("firings_skipped", "Firings of monitors that came to nothing.", "reason")
-        self._in_flight = self._gauge("in_flight", "Checks and calls to providers that this process has out now.")
-        self._calls_in_flight = self._gauge("calls_in_flight", "Calls to providers that this process has out now.")
+        self._skipped = self._counter("firings_skipped", "Firings of monitors that made no run.", "reason")
+        self._in_flight = self._gauge("in_flight", "Checks and calls to providers that are in flight in this process.")
+        self._calls_in_flight = self._gauge("calls_in_flight", "Calls to providers that are in flight in this process.")
         self._calls_waiting = self._gauge("calls_waiting", "Planned runs of batches that have not ended.")
         self._call_age = self._gauge("call_queue_age_seconds", "How long the oldest run of a batch has been due.")
         self._dead = self._gauge("dead_letters", "Runs of batches that wait for somebody to redrive or discard them.")
         self._planned = self._counter("calls_planned", "Runs of batches that were planned.")
         self._waiting = self._gauge("runs_waiting", "Runs that nobody has claimed yet.")
         self._queue_age = self._gauge("queue_age_seconds", "How long the oldest waiting run has been due.")
-        self._start_wait = self._gauge(
-            "start_wait_seconds", "How long the first run has waited that could have started.", "kind"
-        )
+        self._start_wait = self._gauge("start_wait_seconds", "Longest wait of a run that could start.", "kind")
         self._measurements = self._gauge("measurements", "Measurements of jobs that have not ended.", "state")
         self._jobs_open = self._gauge("jobs_open", "Jobs that are not finished.")
         self._job_age = self._gauge(
@@ -120,10 +118,10 @@ class Metrics:
         self._meters = self._gauge(
             "account_meter", "An account's meters: spent, held, limit.", "account", "meter", "figure"
         )
-        self._atlas = self._counter("atlas_requests", "Questions and orders to RIPE.", "request", "answer")
+        self._atlas = self._counter("atlas_requests", "Requests to RIPE.", "request", "answer")
         self._webhooks = self._counter("webhook_tries", "Calls to the webhooks of finished jobs.", "outcome")
-        self._alerts_open = self._gauge("alerts_open", "Alerts that are to be told or held back by a silence.")
-        self._alerts_failed = self._gauge("alerts_failed", "Alerts that a channel did not take within its tries.")
+        self._alerts_open = self._gauge("alerts_open", "Alerts that wait to be told, or that a silence holds back.")
+        self._alerts_failed = self._gauge("alerts_failed", "Alerts that a channel did not accept in all its tries.")
         self._alerts = self._counter("alert_tries", "Messages to the channels of users.", "outcome")
         self._store_up = self._gauge("store_up", "1 if a trial write to the store has just succeeded, else 0.")
         self._turns = self._counter("loop_turns", "Turns of each loop.", "loop")
