@@ -25,7 +25,7 @@ def test_job_that_waits_says_how_much_of_it_waits_why_and_what_it_costs(stage: A
     made = submitted(stage.alice, job(3))
     text = text_of(stage.alice, f"/ui/jobs/{made}")
     assert "Place in the queue" in text
-    assert re.search(r"Wait to be sent 3 ", text)
+    assert re.search(r"Waiting to be sent 3 ", text)
     assert f"credits, at most {3 * COST}" in text
     assert "Download results" not in text
     body = stage.alice("GET", f"/ui/jobs/{made}").body.decode()

@@ -110,5 +110,5 @@ def _reason(measurement: dict[str, Any]) -> str:
 def _heading(counts: dict[str, int], *, finished: bool, success: bool) -> str:
     total = sum(counts.values())
     if finished:
-        return "All measurements are done." if success else "It has ended, and not all went well."
+        return "All measurements are done." if success else "It has ended, but not everything succeeded."
     return f"{number(counts['done'])} of {number(total)} measurements are done."

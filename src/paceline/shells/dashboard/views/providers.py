@@ -111,4 +111,4 @@ def _more(items: list[dict[str, Any]]) -> str:
     opened = sum(one["standing"]["state"] == "open" for one in items)
     waiting = sum(one["standing"]["waiting"] for one in items)
     others = f"The other {count(opened, 'is', 'are')} open. " if 0 < opened < len(items) else ""
-    return f"{others}{count(waiting, 'call waits', 'calls wait')} for a time or a turn."
+    return f"{others}{count(waiting, 'call waits for its', 'calls wait for their')} time or turn."
