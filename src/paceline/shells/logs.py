@@ -103,7 +103,7 @@ def warn_of_plain_http(host: str, *, tls: bool) -> None:
         structlog.get_logger("paceline").warning(
             "plain_http",
             host=host,
-            detail="Tokens and answers cross the network in the clear. Use --tls-cert and --tls-key, --tls-self-signed,"
+            detail="Tokens and answers cross the network unencrypted. Use --tls-cert and --tls-key, --tls-self-signed,"
             " or listen on 127.0.0.1 behind a proxy that speaks HTTPS.",
         )
 

@@ -209,7 +209,7 @@ def _parse_bulk(api: ApiContext, owner: str, body: BulkBody) -> tuple[list[tuple
                 raise InvalidInput.of(FieldProblem(f"{pointer}/id", "this field is required"))
             monitor_id = decode_part(_ID, bytes(document.pop("id")), f"{pointer}/id")
             if monitor_id in seen:
-                raise InvalidInput.of(FieldProblem(f"{pointer}/id", "this id stands in the list already; give it once"))
+                raise InvalidInput.of(FieldProblem(f"{pointer}/id", "this id is already in the list; give it once"))
             put = define.parse_put(owner, monitor_id, msgspec.json.encode(document), api.limits, pointer=pointer)
             put = api.seal(put, pointer=pointer, known=known)
         except PacelineError as error:

@@ -197,9 +197,9 @@ def _call_run(rights: RunRights, text: str) -> str | None:
     if call_run is not None and rights.calls:
         return call_run
     if call_run is not None and rights.scope:
-        raise rights.out_of_scope("it does not touch runs of batches")
+        raise rights.out_of_scope("it does not cover runs of batches")
     if not rights.checks:
-        raise rights.out_of_scope("it does not touch runs of monitors")
+        raise rights.out_of_scope("it does not cover runs of monitors")
     return None
 
 
@@ -209,7 +209,7 @@ def _report(
     after_ms = None
     if not isinstance(body.after, msgspec.UnsetType):
         if body.status != "retry":
-            raise errors.InvalidInput.of(errors.FieldProblem(f"{pointer}/after", 'is for status "retry"'))
+            raise errors.InvalidInput.of(errors.FieldProblem(f"{pointer}/after", 'only for status "retry"'))
         after_ms = _duration(body.after, f"{pointer}/after", ms_min=0, ms_max=AFTER_MS_MAX)
     name = _call_run(rights, run) or canonical_run(run)
     return outgoing.OutcomeReport(
@@ -305,7 +305,7 @@ def _worker_provider(call: Call, body: documents.ClaimBody) -> str:
         )
     rights = rights_of(call.user)
     if rights.scope and (not rights.calls or rights.provider != body.provider):
-        raise rights.out_of_scope(f"it does not claim from provider {body.provider!r}")
+        raise rights.out_of_scope(f"it does not cover provider {body.provider!r}")
     if not rights.scope:
         require_admin(call.user)
     return body.provider

@@ -59,7 +59,9 @@ async def show_readiness(call: Call) -> Answer:
     loops = api.hooks.loops()
     if stuck := [loop for loop in loops if not loop.turning]:
         names = ", ".join(f"{loop.name} ({loop.age_s:.0f} s since its last turn)" for loop in stuck)
-        raise NotReady(f"These loops do not turn: {names}. Look at the log; restart if they do not recover.")
+        raise NotReady(
+            f"These loops are stuck or have ended: {names}. Look at the log; restart if they do not recover."
+        )
     views = [LoopView(loop.name, loop.turning, round(loop.age_s, 3)) for loop in loops]
     return json_answer(200, Ready("ready", views))
 

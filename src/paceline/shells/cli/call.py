@@ -137,7 +137,7 @@ class Call(NamedTuple):
         demo = demo_store(settings.store)
         if self.store is not None or not has_store(demo):
             raise NoStore(no_store_text(settings.store))
-        print_note(f"This is about the demo ({demo}): there is no {settings.store}.")
+        print_note(f"Using the store of the demo ({demo}), because there is no {settings.store}.")
         return settings.model_copy(update={"store": demo})
 
 

@@ -112,7 +112,13 @@ def send_test(call: Call, channel: ChannelArgument, *, user: UserOption = None) 
             ).view
         ),
     )
-    emit(call, view, f"Channel {channel} took it." if view.ok else f"Channel {channel} did not take it: {view.reason}")
+    emit(
+        call,
+        view,
+        f"Channel {channel} accepted the message."
+        if view.ok
+        else f"Channel {channel} did not accept the message: {view.reason}",
+    )
     return EXIT_OK if view.ok else EXIT_FAILED
 
 
@@ -218,7 +224,7 @@ def _body(there: ChannelView | None, options: ChannelOptions) -> ChannelBody:
     """Returns the body to put: the options that were given, and the existing values for the rest."""
     url, kind, default = options
     if there is None and url is None:
-        raise InvalidInput("Say where it leads: --url URL.")
+        raise InvalidInput("Say where the channel leads: --url URL.")
     found = kind or (_kind_of(url) if url is not None else None) or (there.kind if there else None)
     if found not in ("webhook", "apprise"):
         raise InvalidInput("--kind: webhook or apprise.")

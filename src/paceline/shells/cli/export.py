@@ -58,7 +58,7 @@ def export(
 ) -> None:
     """Write users, monitors, providers, batches, accounts and their keys as one stream, for paceline import."""
     if receipt is not None and (as_code or str(file) == "-"):
-        raise InvalidInput("--receipt is of a stream in a FILE: name one, and leave out --as-code.")
+        raise InvalidInput("--receipt needs a FILE, and cannot be used with --as-code.")
     if as_code:
         _export_as_code(call, file, user)
         return
@@ -98,8 +98,8 @@ def refuse_while_running(system: System, *, act: str) -> None:
     running = running_daemons(system.store, now_ms=system.clock.now_ms())
     if running:
         raise InvalidInput(
-            f"Nothing was {act}: a Paceline {daemon_text(running[0])}. Stop all that run on this store first (SIGTERM"
-            " lets them finish what is out); or, if you only want to try, add --live."
+            f"Nothing was {act}: a Paceline {daemon_text(running[0])}. Stop all processes on this store first (SIGTERM"
+            " lets them finish their work); or add --live if you only want to try."
         )
 
 
@@ -142,7 +142,7 @@ def _emit_report(call: Call, file: Path, done: Exported) -> None:
                 f" {left['dead_letters_left']} dead letters."
             )
         )
-    notes.append(output.Note("It needs the same PACELINE_SECRET_KEY where it is imported."))
+    notes.append(output.Note("The store that imports it needs the same PACELINE_SECRET_KEY."))
     if str(file) == "-":
         output.print_text(*notes)
     else:

@@ -46,8 +46,8 @@ def import_stream(call: Call, file: FileArgument = Path("-"), *, live: LiveOptio
     words = ("created", "replaced", "unchanged", "passed over")
     rows = [(kind, *(counts.get(word, 0) for word in words)) for kind, counts in done.counts.items()]
     note = output.Note(
-        f"{done.unplaced} monitors were armed by something that runs on this store before they had their place:"
-        " they fire as new ones do. Stop all that runs before an import."
+        f"{done.unplaced} monitors were scheduled by a running Paceline before the import could do so:"
+        " they fire like new ones. Stop all processes on this store before an import."
     )
     columns = ["KIND", *(word.upper() for word in words)]
     output.emit(call, msgspec.to_builtins(done), output.Table(columns, rows), note if done.unplaced else None)

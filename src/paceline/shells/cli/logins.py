@@ -78,7 +78,7 @@ def find_login(options: RemoteOptions, *, as_json: bool) -> Login | None:
     saved, url = read_login(), named_url(options)
     if url is None:
         if saved is None and (options.token or options.token_file):
-            raise InvalidInput("A token goes with --url or PACELINE_URL: say of which Paceline it is.")
+            raise InvalidInput("A token needs --url or PACELINE_URL: say which Paceline it belongs to.")
         return saved
     url = url.rstrip("/")
     known = saved if saved is not None and saved.url == url else None

@@ -146,10 +146,10 @@ def migrate(
     note = None
     if adopt_key:
         note = output.Note(
-            "The store now goes with this secret key: make new tokens, put the headers of providers and checks again,"
+            "The store now uses this secret key: make new tokens, put the headers of providers and checks again,"
             " and remove the accounts' keys and add them again."
             if adopted
-            else "The store goes with this secret key already."
+            else "The store already uses this secret key."
         )
     document = {"schema": schema, **({"adopted_key": adopted} if adopt_key else {})}
     output.emit(call, document, f"The store has schema {schema}, the newest this version knows.", note)

@@ -218,7 +218,7 @@ def _hurry_when_told(stops: StopSignals, engine: Engine) -> None:
 
 
 def _told_again(engine: Engine) -> None:
-    log.warning("told_to_stop_again", detail="What is in flight is given back, or is left to its lease.")
+    log.warning("told_to_stop_again", detail="Work in flight is given back, or left to its lease.")
     engine.hurry()
 
 

@@ -94,7 +94,7 @@ def _wrong_token(call: Call) -> Throttled | Unauthenticated:
     wait_s = call.api.wrong_tokens.count("sign-in", now_ms=call.api.now_ms())
     if wait_s is not None:
         return Throttled("Too many wrong tokens. Wait, and use a valid one.", retry_after_s=wait_s)
-    return Unauthenticated("This token is wrong, revoked or over, or its user is disabled. Ask an admin for one.")
+    return Unauthenticated("This token is wrong, revoked or expired, or its user is disabled. Ask an admin for one.")
 
 
 def _cookie(call: Call, value: str, *, max_age_s: int) -> Header:

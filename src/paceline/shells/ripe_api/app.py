@@ -119,7 +119,9 @@ def _unknown(scope: Scope, allowed: list[str]) -> Answer:
     if allowed:
         error = MethodNotAllowed(f'Method "{scope["method"][:32]}" not allowed.')
         return error_answer(error, (b"allow", ", ".join(sorted(set(allowed))).encode()))
-    return error_answer(NotFound("Not found. Of RIPE's API Paceline has what docs/guides/ripe-clients.md lists."))
+    return error_answer(
+        NotFound("Not found. docs/guides/ripe-clients.md lists the parts of RIPE's API that Paceline has.")
+    )
 
 
 def _query(text: bytes) -> dict[str, Any]:

@@ -64,7 +64,7 @@ def page_grant(api: ApiContext, user: User | None, headers: Mapping[bytes, bytes
 def _granted(api: ApiContext, query: Mapping[str, str], path: str) -> User:
     user = granted_user(api.store, query[GRANT], path, secret_key=api.system.secret_key, now_ms=api.now_ms())
     if user is None:
-        raise Unauthenticated("This link has run out. Ask for the list again, with your key.")
+        raise Unauthenticated("This link has expired. Ask for the list again, with your key.")
     return user
 
 

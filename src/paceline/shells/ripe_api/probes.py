@@ -42,6 +42,6 @@ async def _find(call: Call, asked: list[int]) -> list[dict[str, Any]]:
             lambda: call.api.reads.ask(call.owner_or_nobody, lambda atlas: atlas.probes(missing))
         )
         if isinstance(answer, Refused | Lost):
-            raise AtlasUnavailable(f"RIPE did not say: {answer.reason}")
+            raise AtlasUnavailable(f"RIPE did not return the probes: {answer.reason}")
         known.keep(missing, answer, now_ms=now_ms)
     return known.documents(ids)

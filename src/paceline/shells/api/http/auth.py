@@ -116,7 +116,9 @@ def identify(
         return user
     if (seconds := wrong_tokens.count(address, now_ms=now_ms)) is not None:
         raise Throttled("Too many wrong tokens from your address. Wait, and use a valid one.", retry_after_s=seconds)
-    raise Unauthenticated("This token is wrong, revoked or over, or its user is disabled. Ask an admin for a new one.")
+    raise Unauthenticated(
+        "This token is wrong, revoked or expired, or its user is disabled. Ask an admin for a new one."
+    )
 
 
 def cookie_name(headers: Mapping[bytes, bytes]) -> str:

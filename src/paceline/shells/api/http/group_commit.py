@@ -157,7 +157,7 @@ class GroupCommit:
 
 def _too_late() -> StoreUnavailable:
     return StoreUnavailable(
-        f"The store could not be written to for {WAIT_S_MAX:.0f} s. Nothing was changed; send it again in a moment.",
+        f"The store could not be written to for {WAIT_S_MAX:.0f} s. Nothing was changed; send it again soon.",
         retry_after_s=5,
     )
 

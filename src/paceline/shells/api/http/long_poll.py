@@ -74,4 +74,4 @@ def _judge_again(call: Call, give_back: Callable[..., None]) -> None:
         return
     give_back(now_ms=now_ms)
     call.api.hooks.arrivals.notify()
-    raise Unauthenticated("While this request waited, its token was revoked or ended, or its user disabled or changed.")
+    raise Unauthenticated("While this request waited, its token was revoked or expired, or its user changed.")

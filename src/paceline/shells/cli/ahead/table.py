@@ -58,7 +58,7 @@ def _together(windows: Sequence[AheadWindow]) -> AheadWindow:
 
 def _note(view: AheadView) -> Note | None:
     if view.left_out:
-        return Note(f"{view.left_out} monitors are left out: their cadences are too many.")
+        return Note(f"{view.left_out} monitors are left out: there are too many different cadences.")
     return None if view.complete else Note("Not everything is counted yet; the daemon counts the rest.")
 
 

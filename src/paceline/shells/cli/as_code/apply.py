@@ -122,7 +122,7 @@ def _confirm(removals: Sequence[Act]) -> None:
     names = ", ".join(str(act.name) for act in removals[:10]) + (" …" if len(removals) > 10 else "")
     if not sys.stdin.isatty():
         raise InvalidInput(f"Nothing was changed: {len(removals)} would be removed ({names}). Add --yes to agree.")
-    print(f"These are removed: {names}", file=sys.stderr)
+    print(f"These will be removed: {names}", file=sys.stderr)
     if input(f"Remove {len(removals)}? [y/N] ").strip().lower() not in ("y", "yes"):
         raise InvalidInput("Nothing was changed.")
 
@@ -201,7 +201,7 @@ def _lines(report: ApplyReport) -> Iterator[str | Note]:
     counts = ", ".join(f"{count} {word}" for word in counted if (count := getattr(report, word)))
     yield f"{'Dry run, nothing was changed: ' if report.dry_run else ''}{counts or 'nothing to do'}."
     if report.left:
-        yield Note(f"{report.left} more are there and not in the files; --prune removes them.")
+        yield Note(f"{report.left} more exist that are not in the files; --prune removes them.")
 
 
 def _cut(text: str | None) -> str:

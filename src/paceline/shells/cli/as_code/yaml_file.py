@@ -84,7 +84,7 @@ class YamlFile:
             where = f"{path}:{mark.line + 1}" if mark else str(path)
             raise InvalidInput.of(FieldProblem(where, f"not YAML: {error.problem or error.context}")) from None
         except (yaml.YAMLError, UnicodeDecodeError):
-            raise InvalidInput.of(FieldProblem(str(path), "not YAML: it has characters that no text has")) from None
+            raise InvalidInput.of(FieldProblem(str(path), "not YAML: it has characters that are not allowed")) from None
 
     def root(self) -> Part:
         return Part(self, self._root or ScalarNode(f"{_TAGS}null", ""), "")

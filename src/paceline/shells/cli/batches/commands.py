@@ -169,7 +169,7 @@ def remove(call: Call, batch_id: IdArgument) -> None:
     if left is None:
         emit(call, {"removed": batch_id}, f"{batch_id} removed.")
     else:
-        emit(call, left, f"{batch_id} is being deleted: the daemon goes on with it, or this command called again.")
+        emit(call, left, f"{batch_id} is being deleted. The daemon goes on; without a daemon, run this command again.")
 
 
 @command(app, "plan")

@@ -90,7 +90,7 @@ def _replay(call: Call) -> None:
         done._asdict(),
         f"{done.redriven} redriven, {done.dropped} dropped, {done.left} left.",
         *(f"  {name}: {count}" for name, count in done.queues.items()),
-        Note("What is left cannot be read: look at it in its queue, and delete there what nobody needs.")
+        Note("The messages left cannot be read: look at them in their queue, and delete those that nobody needs.")
         if done.left
         else None,
     )

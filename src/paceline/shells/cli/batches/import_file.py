@@ -179,7 +179,7 @@ def _document(record: RecordSpec) -> dict[str, Any]:
 
 def _row(item: Item | Broken) -> Row:
     if isinstance(item, Broken):
-        return _refused(item.line, MalformedBody(f"{item.reason}; the file was read no further."))
+        return _refused(item.line, MalformedBody(f"{item.reason}; the rest of the file was not read."))
     record = batches.judge_record(item.body)
     return Row(item.line, record.id if isinstance(record, RecordSpec) else id_in(item.body), record)
 
@@ -216,7 +216,7 @@ def _csv_rows(reader: Iterator[list[str]]) -> Iterator[Row]:
                 yield _csv_row(line, columns, cells)
             line = reader.line_num + 1  # type: ignore[attr-defined]
     except (csv.Error, UnicodeDecodeError) as error:
-        yield _refused(line, MalformedBody(f"Not valid CSV: {error}; the file was read no further."))
+        yield _refused(line, MalformedBody(f"Not valid CSV: {error}; the rest of the file was not read."))
 
 
 def _header_problem(columns: list[str]) -> str | None:
@@ -229,7 +229,7 @@ def _header_problem(columns: list[str]) -> str | None:
 
 def _csv_row(line: int, columns: list[str], cells: list[str]) -> Row:
     if len(cells) != len(columns):
-        return _refused(line, InvalidInput(f"It has {len(cells)} cells, and the first line {len(columns)}."))
+        return _refused(line, InvalidInput(f"The line has {len(cells)} cells, but the first line has {len(columns)}."))
     values = dict(zip(columns, cells, strict=True))
     active = _TRUTH.get(values.get("active", "").strip().lower())
     options, problems = _csv_options(values)

@@ -53,7 +53,7 @@ def check_receipt(call: Call, file: Path, receipt: Path) -> int:
     difference = None if found is None else found._asdict()
     document = {"ok": found is None, "file": str(file), "lines": known.lines, "difference": difference}
     if found is None:
-        output.emit(call, document, f"{file}: {known.lines:,} lines, PASS: they are those of the receipt.")
+        output.emit(call, document, f"{file}: {known.lines:,} lines, PASS: they match the receipt.")
         return output.EXIT_OK
     output.emit(call, document, f"{file}: BROKEN, lines {found.first} to {found.last}: {found.says}.")
     return output.EXIT_FAILED

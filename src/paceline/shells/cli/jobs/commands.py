@@ -148,7 +148,7 @@ def results(
 ) -> int:
     """Read a job's results from RIPE and write them as NDJSON. A line says why a measurement has no results."""
     if receipt is not None and into is None:
-        raise InvalidInput("--receipt is of a file: name it with --output.")
+        raise InvalidInput("--receipt needs a file: name it with --output.")
     read = call.answer(
         lambda at: write_on_store(at, job, into, merged=merged),
         lambda remote: write_over_rest(remote, job, into, merged=merged),
@@ -159,7 +159,7 @@ def results(
         document = {"file": str(into), "bytes": read.bytes, "results": read.results, "errors": read.errors}
         output.emit(call, document, f"{into}: {read.results} results, {output.byte_text(read.bytes)}")
     if read.errors:
-        output.print_note(f"{read.errors} definitions have no or not all results; their lines say why.")
+        output.print_note(f"{read.errors} definitions have no results, or not all of them; their lines say why.")
     return output.EXIT_FAILED if read.errors and not read.results else output.EXIT_OK
 
 

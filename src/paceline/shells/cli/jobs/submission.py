@@ -130,5 +130,5 @@ def emit_quote(call: Call, quoted: tuple[Quote, int]) -> None:
 
 def emit_submitted(call: Call, done: Submitted) -> None:
     told = f"{done.measurements} measurements, {done.cost} credits reserved, {done.credits_left} left today"
-    note = Note("It was submitted before under this idempotency key; nothing was added.") if done.again else None
+    note = Note("It was submitted before with this idempotency key; nothing was added.") if done.again else None
     emit(call, done, note, f"{done.job} submitted: {told}.")

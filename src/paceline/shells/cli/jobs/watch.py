@@ -40,7 +40,7 @@ def watch_job(call: Call, jobs: JobSource, job_id: str) -> int:
         with _screen(call) as show:
             view = _follow(jobs, job_id, show, call)
     except KeyboardInterrupt:
-        print_note(f"\n{job_id} goes on without you. See it again: paceline job show {job_id} --watch")
+        print_note(f"\n{job_id} goes on. See it again: paceline job show {job_id} --watch")
         return EXIT_FAILED
     if not call.as_json:
         _print_end(jobs, view)
@@ -107,7 +107,7 @@ def _ask_for_daemon(jobs: JobSource, call: Call) -> None:
     if not jobs.is_worked_on():
         store = f" --store {call.store}" if call.store else ""
         print_note(
-            f"Nothing has moved for {QUIET_S:.0f} s, and no daemon answers: none runs on this store."
+            f"Nothing has changed for {QUIET_S:.0f} s, and no daemon runs on this store."
             f" Start one: paceline{store} up (or: paceline{store} worker)"
         )
 

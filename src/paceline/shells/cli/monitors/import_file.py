@@ -141,7 +141,7 @@ def _chunks(items: Iterable[_Sent]) -> Iterator[list[_Sent]]:
 def _split(item: Item | Broken) -> tuple[str, bytes]:
     """Returns an item's id and the rest of it, the definition."""
     if isinstance(item, Broken):
-        raise MalformedBody(f"{item.reason}; the file was read no further.")
+        raise MalformedBody(f"{item.reason}; the rest of the file was not read.")
     fields = decode(_FIELDS, item.body)
     raw = fields.pop("id", None)
     if raw is None:
