@@ -63,7 +63,7 @@ class Call(NamedTuple):
         return self._answer(self._system_or_new, on_store, over_rest)
 
     def answer_on_own(self, on_store: Callable[[System], T], over_rest: Callable[[Remote], T]) -> T:
-        """Like ``answer``, for a command that begins a store: makes the configured store, even if there is a demo."""
+        """Like ``answer_or_new``, but never takes the store of a demo: for a command that begins a store."""
         return self._answer(self.new_system, on_store, over_rest)
 
     def _answer(
