@@ -18,7 +18,7 @@ class Outbox:
         self._post = post
 
     def wake(self, wakes: Iterable[CheckWake | CallWake | Look]) -> None:
-        """Sends wakes to ``runs.fifo``: without a delay, and with one group for each provider."""
+        """Sends wakes to ``runs.fifo``: without a delay, and with one group for each monitor or provider."""
         letters = [Letter(write(wake), group=wake.group, once=wake.once) for wake in dict.fromkeys(wakes)]
         if letters:
             self._post.send(RUNS_FIFO, letters)

@@ -40,7 +40,7 @@ IN_FLIGHT_MAX = 100
 
 @logger.inject_lambda_context
 def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
-    """Carries out the runs that the messages announce. An unreadable message fails only its own group (provider)."""
+    """Carries out the runs that the messages announce. An unreadable message fails only its own group."""
     processor = SqsFifoPartialProcessor(skip_group_on_error=True)
     with processor(event["Records"], _wake):
         done = processor.process()
