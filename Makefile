@@ -6,21 +6,21 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCK := requirements/lock.txt
-# The product alone, without extras, tests and tools: what `make up` installs, in the versions of the lock.
+# The product alone, without extras, tests and tools, in the versions of the lock: `make up` installs it.
 PRODUCT := requirements/product
 PRODUCT_STAMP := $(VENV)/.product
 PIP := $(BIN)/python -m pip install --disable-pip-version-check --quiet
-# The generator that tests try the OpenAPI document with needs an older typer than ours, so it stays out of .venv's own.
+# Tests generate a client from the OpenAPI document. That generator needs an older typer than ours, so it is not in .venv.
 GENERATOR := requirements/generator
 # Only `make lock` needs it, so it stays out of .venv.
 UV := uv==0.13.7
 # More than there are cores: many tests wait for a process, a socket or a clock.
 WORKERS ?= 3
-# What `make coverage` runs, and the least share of lines and branches in per cent: of core, and of all of Paceline.
+# The tests of `make coverage`, and the least share of lines and branches in per cent: of core, and of all of Paceline.
 COVERED ?= tests/core tests/steps tests/contract tests/differential tests/shells/api
 CORE_FLOOR ?= 100
 FLOOR ?= 60
-# The tests start the command line hundreds of times: let Python keep what it has compiled.
+# The tests start the command line hundreds of times, so Python keeps its compiled files.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -72,7 +72,7 @@ test-on:  ## core, steps, the store on SQLite, the API and the client on another
 	build/on/$(notdir $(PYTHON))/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e . -e client
 	build/on/$(notdir $(PYTHON))/bin/python -m pytest -q -n $(WORKERS) -m "not aws and not slow" tests/core tests/steps tests/contract tests/adapters tests/shells/api tests/client $(ARGS)
 
-image-test: $(STAMP)  ## builds the container image, runs it, and runs the systemd units in it: as root, in minutes
+image-test: $(STAMP)  ## build the container image, run it, and run the systemd units in it: needs root, takes minutes
 	@scripts/install-image-tools
 	PACELINE_IMAGE_BASE="$${PACELINE_IMAGE_BASE:-build/image/base.tar}" $(BIN)/python -m pytest -q tests/deploy/test_image.py tests/deploy/test_units.py $(ARGS)
 
@@ -122,10 +122,10 @@ functions: $(STAMP)  ## the package of deploy/aws, for its own Python (ARGS="--p
 site: $(STAMP)  ## the documentation as a site in build/site, made offline
 	$(BIN)/python -m docsite $(ARGS)
 
-licences: $(STAMP)  ## docs/licences.md, from the lock and from what each package says of itself
+licences: $(STAMP)  ## docs/licences.md, from the lock and the metadata of each package
 	$(BIN)/python -m docsite.licences
 
-lock:  ## resolve the dependencies anew into requirements/lock.txt
+lock:  ## resolve the dependencies again into requirements/lock.txt
 	$(PYTHON) -m venv --clear build/uv
 	build/uv/bin/python -m pip install --disable-pip-version-check --quiet $(UV)
 	build/uv/bin/uv pip compile pyproject.toml client/pyproject.toml --no-emit-package paceline-client --all-extras --universal --python-version 3.11 --upgrade \

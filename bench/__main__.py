@@ -56,7 +56,7 @@ QUICK = (
     "pool",
     "aws",
 )
-"""What runs when nothing is named; the peers come with --full."""
+"""Benchmarks that run if none is named; the peers come with --full."""
 LEADING = ("subject", "size", "per_s", "ratio_to_floor", "target", "met")
 
 

@@ -1,4 +1,4 @@
-"""The next 24 hours of everybody's monitors, beside few and beside many: from counts, so both cost about the same."""
+"""The next 24 hours of all users' monitors, in a small and a large store. Both should cost about the same."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run(context: Context) -> list[Result]:
 
 
 def _measured(stores: dict[int, SqliteStore], hours: int, rounds: int) -> Result:
-    """The least CPU time at each size, asked in turns: other work on the machine does not count."""
+    """Returns the least CPU time at each size, measured in turns, so that other work on the machine does not count."""
     times: dict[int, list[float]] = {size: [] for size in stores}
     views: dict[int, AheadView] = {}
     for _ in range(rounds):
@@ -68,7 +68,7 @@ def _fill(store: SqliteStore, size: int) -> None:
 
 
 def _mixed(size: int) -> Iterator[PutMonitor]:
-    """Most have an interval whose phase is allotted, one in ten a cron time, one in ten a delay of its own."""
+    """Yields monitors: most have an interval with an allotted phase, one in ten a cron time, one in ten a delay."""
     chance = random.Random(5)
     for put in monitors(size):
         kind = chance.randrange(10)

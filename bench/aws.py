@@ -49,7 +49,7 @@ EVERY_MS = 60_000
 
 
 class Least(NamedTuple):
-    """Requests for each unit, and where that comes from."""
+    """Least requests for each unit, and the reason for that figure."""
 
     requests: float
     because: str
@@ -85,7 +85,7 @@ def run(context: Context) -> list[Result]:
 
 
 class Requests:
-    """Counts every call of the clients, by operation."""
+    """Counts every request of the clients, by operation."""
 
     def __init__(self, clients: Clients) -> None:
         self._lock = threading.Lock()
@@ -100,7 +100,7 @@ class Requests:
 
     @contextmanager
     def counted(self) -> Iterator[Counter[str]]:
-        """What was made meanwhile, once it is left."""
+        """Yields a counter. At the end of the block it has the requests that were made meanwhile."""
         with self._lock:
             before = self._counts.copy()
         made: Counter[str] = Counter()
@@ -110,7 +110,7 @@ class Requests:
 
 
 def _write_units(operation: str, params: dict[str, Any]) -> int:
-    """What DynamoDB bills for items of up to 1 KB, without what it copies to indexes; a transaction's count twice."""
+    """Returns the write units that DynamoDB bills for items of up to 1 KB, without indexes. Transactions cost twice."""
     match operation:
         case "TransactWriteItems":
             return 2 * len(params["TransactItems"])
@@ -152,7 +152,7 @@ def _result(subject: str, size: int, least: Least, made: Counter[str], took_s: f
 
 
 def _firings(store: AwsStore, requests: Requests, size: int) -> Iterator[Result]:
-    """The second round of all monitors at once: lanes and numbers are there, as they are in every later one."""
+    """Measures the second round of all monitors at once: lanes and numbers exist by then, as in every later round."""
     assert store.add_user(User("ann", "user", 10**12, disabled=False, created_ms=NOW_MS))
     spec = MonitorSpec(check=HttpCheck(url="http://example.org/"), every="60s", initial_delay="0s")  # all at once
     puts = [PutMonitor("ann", f"m{number}", spec) for number in range(size)]
@@ -183,7 +183,7 @@ def _round(store: AwsStore, requests: Requests, size: int, *, now_ms: int) -> It
 
 
 def _records(store: AwsStore, requests: Requests, size: int) -> Iterator[Result]:
-    """A day of ten seconds, looked at each second: some runs of each provider are due together."""
+    """Measures a day of ten seconds, with a look each second: some runs of each provider are due together."""
     for number in range(PROVIDERS):
         spec = ProviderSpec(base_url="http://example.org", max_in_flight=1_000)
         store.put_provider(PutProvider(f"p{number}", spec), now_ms=NOW_MS)
@@ -198,7 +198,10 @@ def _records(store: AwsStore, requests: Requests, size: int) -> Iterator[Result]
 
 
 def _calls(store: AwsStore, requests: Requests, size: int) -> Iterator[Result]:
-    """The least depends on how many runs of one provider are due together: its lane is one item, judged by itself."""
+    """Measures calls.
+
+    The least depends on how many runs of one provider are due together: its lane is one item, judged by itself.
+    """
     claims, answers = _Total(), _Total()
     now_ms, ended, lanes = NOW_MS, 0, 0
     for _ in range(STEPS_MAX):
@@ -219,7 +222,7 @@ def _calls(store: AwsStore, requests: Requests, size: int) -> Iterator[Result]:
 
 
 class _Total:
-    """Requests and time of an act that is done in many passes."""
+    """Requests and time of an act that takes many passes."""
 
     def __init__(self) -> None:
         self.made: Counter[str] = Counter()
@@ -252,7 +255,10 @@ def _measurements(store: AwsStore, requests: Requests, size: int) -> Iterator[Re
         assert isinstance(store.submit(order, now_ms=NOW_MS), Admitted)
 
     def begin() -> None:
-        """As the dispatcher does, that also looks at what RIPE refused; which accounts there are is not counted."""
+        """Begins the sends as the dispatcher does, which also reads RIPE's gates.
+
+        Reading the accounts is not counted.
+        """
         for _ in range(size):
             (head,) = store.next_to_send(now_ms=NOW_MS, users_max=1, each_max=1)
             store.gates(sorted(targets_of(one)))

@@ -1,4 +1,4 @@
-"""The floor of ``checks``: a bare CurlMulti loop in a process of its own, keeping so many requests in flight.
+"""The floor of ``checks``: a bare CurlMulti loop in its own process, with a fixed number of requests in flight.
 
 ``python -m bench.bare_curl URL CONCURRENCY``. Handles are made once and used again, so connections are kept alive; each
 answer's status and bytes are read, and nothing else is done.
@@ -94,7 +94,7 @@ class PerformLoop(BareLoop):
 def main() -> None:
     """Answers each line of input, a number of requests, with requests per CPU-second.
 
-    Both loops are measured and the cheaper one counts: the floor must not flatter.
+    Measures both loops and counts the cheaper one, so that the floor does not flatter Paceline.
     """
     url, concurrency = sys.argv[1], int(sys.argv[2])
     loops = (BareLoop(url, concurrency), PerformLoop(url, concurrency))

@@ -1,12 +1,12 @@
-"""HTTP checks per CPU-second of the whole daemon, against a bare loop of the same library doing the same requests.
+"""HTTP checks per CPU-second of the whole daemon, against a bare loop of the same library with the same requests.
 
 In waves: all monitors are due within the same second, so the daemon works with all its checks in flight, as the bare
 loop does, and rests until the next wave. Everything it does counts: ticking, claiming, sending, settling, the API's
-loop, the keeper, and what it costs to be idle. Evenly spread, it is never busy and each commit carries few runs: that
-costs more for each check, and is shown beside. A few times a second the daemon is stopped for a moment and the bare
-loop takes its turn, so that both meet the same machine. The HTTP server is a process of its own and does not count; it
-has the last core to itself. On the sender's core it would interrupt the sender at nearly every request, and how often
-is up to the scheduler: that makes a third of the figure, and changes from run to run.
+loop, the keeper, and the cost of being idle. If the monitors are spread evenly, the daemon is never busy and each
+commit carries few runs: that costs more for each check, and is shown beside. A few times a second the daemon is stopped
+for a moment and the bare loop runs, so that both meet the same machine. The HTTP server is a separate process and does
+not count. It has the last core to itself: on the sender's core it would interrupt the sender at every third request, as
+the scheduler likes, which is up to a third of the figure and changes from run to run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Bare = Callable[[int], float]
 
 
 class Load(NamedTuple):
-    """``monitors`` fire once in each period, within ``spread_ms``; the bare loop has its turn for ``busy_ms`` of it."""
+    """A load: ``monitors`` fire once a period, within ``spread_ms``; the bare loop runs during ``busy_ms`` of it."""
 
     subject: str
     monitors: int
@@ -73,7 +73,7 @@ def _measure(context: Context, load: Load, url: str, rounds: int) -> Result:
         "monitors_max": str(MONITORS_MAX),
     }
     with daemon(file, **settings) as running, bare_loop(url, load.bare_in_flight) as bare:
-        # The first wave opens connections and fills caches; what counts begins with the second.
+        # The first wave opens connections and fills caches; it is not measured.
         _sleep_until(base_ms + load.period_s * 1_000 - REST_MS)
         pairs = [
             _round(running, bare, load, base_ms + number * load.period_s * 1_000) for number in range(1, rounds + 1)
@@ -83,7 +83,7 @@ def _measure(context: Context, load: Load, url: str, rounds: int) -> Result:
 
 
 def _round(running: Daemon, bare: Bare, load: Load, wave_ms: int) -> tuple[float, float]:
-    """Checks per CPU-second over one whole period, and the bare loop's figure from moments within it."""
+    """Returns checks per CPU-second over one whole period, and the bare loop's figure from moments within it."""
     settled, cpu_s = running.metric(SETTLED), running.cpu_s()
     _sleep_until(wave_ms)
     slices = []
@@ -96,7 +96,7 @@ def _round(running: Daemon, bare: Bare, load: Load, wave_ms: int) -> tuple[float
 
 
 def _fill(file: str, load: Load, url: str) -> int:
-    """Returns when the first wave begins."""
+    """Fills the store. Returns when the first wave begins."""
     store = SqliteStore(file, synchronous="full")
     add_owners(store, [f"owner{index}" for index in range(OWNERS)])
     chance = random.Random(9)
@@ -120,7 +120,7 @@ def _fill(file: str, load: Load, url: str) -> int:
 
 @contextmanager
 def bare_loop(url: str, concurrency: int) -> Iterator[Bare]:
-    """Takes a number of requests, answers with requests per CPU-second of the cheaper of the two bare loops."""
+    """Yields a function that makes this many requests and returns requests per CPU-second of the cheaper bare loop."""
     command = [sys.executable, "-m", "bench.bare_curl", url, str(concurrency)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         to, back = process.stdin, process.stdout
@@ -144,9 +144,9 @@ def _sleep_until(ms: int) -> None:
 
 @contextmanager
 def quick_server() -> Iterator[str]:
-    """A server that is cheaper than its clients; with a slower one, both would mostly be measured at waiting for it.
+    """Start a server that is cheaper than its clients; with a slower one, both would mostly wait for it.
 
-    It runs on the last core. This process, and those that it starts meanwhile, run on the others.
+    The server runs on the last core. This process, and processes that it starts meanwhile, run on the others.
     """
     command = [sys.executable, "-m", "bench.quick_server"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process, _apart(process.pid):

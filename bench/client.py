@@ -1,4 +1,4 @@
-"""CPU of one request through paceline-client, beside bare httpx that asks the same and reads the same JSON."""
+"""CPU time of one request through paceline-client, beside bare httpx with the same request and the same JSON."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run(context: Context) -> list[Result]:
 
 
 def row(subject: str, monitors: int, ours: list[float], bare: list[float]) -> Result:
-    """Rates are for each second of CPU; the cost ratio is the median over the rounds."""
+    """Returns a result. Rates are per second of CPU; the cost ratio is the median over the rounds."""
     cost = statistics.median(floor / mine for mine, floor in zip(ours, bare, strict=True))
     return {
         "subject": subject,
@@ -77,7 +77,7 @@ def contestants(url: str, token: str, requests: int, runner: asyncio.Runner) -> 
 
 
 def per_cpu_s(ask: Callable[[], object], requests: int) -> float:
-    """Requests for each second of this process's CPU; the server's is its own."""
+    """Returns requests per second of this process's CPU time; the server has its own process."""
     start_s = time.process_time()
     for _ in range(requests):
         ask()

@@ -23,7 +23,7 @@ RECORDS, RECORDS_QUICK = 1_000_000, 100_000
 PROVIDERS = 1_000
 IMPORT_PAGE = 10_000
 TURN_MS = 500
-"""How often the virtual sender looks; no start can be less late than the turn lets it."""
+"""How often the virtual sender looks; no start can be more exact than this."""
 LEASE_MS = 30_000
 IN_FLIGHT_MAX = 2_000
 WALL_S_MAX = 300.0
@@ -73,11 +73,11 @@ class Model:
 
 
 class Simulation:
-    """One process's planner and sender, turn by turn."""
+    """The planner and the sender of one process, turn by turn."""
 
     def __init__(self, file: str, size: int) -> None:
         self._size = size
-        # Virtual time does not wait for the disk: a day of commits would be measured, not the engine.
+        # Virtual time does not wait for the disk: otherwise a day of commits would be measured, not the engine.
         self._store = SqliteStore(file, synchronous="normal")
         self._book = ProviderBook(self._store, OpenVault())
         self._window = window_of(BatchSpec(), DAY)
@@ -105,7 +105,7 @@ class Simulation:
         return time.perf_counter() - started_s
 
     def live(self, context: Context) -> None:
-        """From the start of the window until everything has ended."""
+        """Runs from the start of the window until everything has ended."""
         now_ms, told_s = self._window.start_ms, time.perf_counter()
         report = plan_due(self._store, now_ms=now_ms)
         assert sum(day.report.enqueued for day in report.days) == self._size, report

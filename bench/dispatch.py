@@ -38,10 +38,10 @@ FLAT = (20_000, 500_000)
 STUCK_RUNS = 200_000
 PROVIDER = "provider-1"
 WORKER_BATCH, WORKER_BATCHES = 200, 10
-"""A worker claims so many at a time. They are due a millisecond apart, so that none is late and paced."""
+"""Runs that a worker claims at a time. They are due a millisecond apart, so that none is late and paced."""
 PAYLOAD = '{"ok": true}'
 BATCHES = {1: 50, 100: 20, 10_000: 10}
-"""How many batches a round has, so that rounds of all take about as long."""
+"""Batches of a round, so that rounds of all sizes take about as long."""
 
 
 def run(context: Context) -> list[Result]:
@@ -65,7 +65,7 @@ def run(context: Context) -> list[Result]:
 
 
 def _runs(groups: int, backlog: int, rounds: int) -> int:
-    """So many are planned that the backlog is still there when all rounds are over."""
+    """Returns how many runs to plan, so that the backlog is still there after all rounds."""
     return backlog + (rounds + 2) * BATCHES[groups] * batch_of(groups)
 
 
@@ -118,12 +118,12 @@ def _flatness(rates: dict[str, list[float]]) -> list[Result]:
 
 
 def batch_of(groups: int) -> int:
-    """One run of each group may be out."""
+    """Returns the size of a batch: one run of each group may be out."""
     return min(groups, BATCH_MAX)
 
 
 class Dispatcher:
-    """The real store on a real file; each batch of runs settles in the act that claims the next one."""
+    """Drives the real store on a real file; each batch of runs is settled in the act that claims the next one."""
 
     def __init__(self, file: str, *, groups: int, runs: int, stuck: int = 0) -> None:
         self._store = SqliteStore(file, synchronous="full")
@@ -133,7 +133,7 @@ class Dispatcher:
         self._out: Sequence[ClaimedCall] = self._store.claim_calls(
             now_ms=START_MS, runs_max=self._batch + 1, lease_ms=LEASE_MS
         )
-        if stuck:  # its head is out, and never comes back
+        if stuck:  # the first run of the group is out and never comes back
             self._out = [call for call in self._out if call.provider <= groups]
         assert len(self._out) == self._batch
 
@@ -159,7 +159,7 @@ def settlement(call: ClaimedCall, now_ms: int) -> CallSettlement:
 
 
 class Stepper(Dispatcher):
-    """The same through the steps: definitions looked up, calls built, results judged."""
+    """Like ``Dispatcher``, through the steps: looks up definitions, builds calls, judges results."""
 
     def __init__(self, file: str, *, groups: int, runs: int) -> None:
         super().__init__(file, groups=groups, runs=runs)
@@ -192,7 +192,7 @@ class Stepper(Dispatcher):
 
 
 class Worker:
-    """A worker of one provider of kind outgoing, through the steps: it claims a batch of runs and reports them.
+    """A worker of one outgoing provider, through the steps: it claims a batch of runs and reports them.
 
     The claim and the report are two acts, as over REST; the floor writes the same rows in one.
     """
@@ -226,7 +226,7 @@ class Worker:
 
 
 class OpenVault:
-    """Nothing here has a secret."""
+    """Vault without encryption: nothing here is secret."""
 
     def seal(self, secret: str) -> str:
         return secret
@@ -236,7 +236,7 @@ class OpenVault:
 
 
 class Floor:
-    """Per batch one transaction: for each run one insert, one update by rowid, one delete by rowid, all ready-made."""
+    """One transaction per batch: for each run one insert, one update and one delete by rowid, with prepared rows."""
 
     def __init__(self, file: str, *, groups: int, runs: int) -> None:
         self._batch = batch_of(groups)
@@ -268,7 +268,7 @@ class Floor:
         return batches * self._batch / (time.perf_counter() - start_s)
 
     def _rows(self) -> tuple[list[tuple[Any, ...]], list[tuple[int]], list[tuple[Any, ...]]]:
-        """Of the same bytes as real ones."""
+        """Returns rows with as many bytes as real ones."""
         results = [(k, record_run(k), "done", 1, START_MS, START_MS + 50, 50.0, 200, "", PAYLOAD, 0) for k in self._out]
         ended = [(k,) for k in self._out]
         self._out = [next(self._keys) for _ in range(self._batch)]
@@ -276,12 +276,12 @@ class Floor:
 
 
 def record_run(key: int) -> int:
-    """A number as long as a run's."""
+    """Returns a number as long as that of a run."""
     return run_key(1, key & 0xFFFFF)
 
 
 def due_runs(groups: int, runs: int, *, step_ms: int = STEP_MS) -> Iterator[tuple[int, int]]:
-    """(key, group) in due order: with every step of virtual time as many groups are due as a batch takes."""
+    """Yields (key, group) in due order: at each step of virtual time as many groups are due as a batch takes."""
     batch = batch_of(groups)
     for index in range(runs):
         group = index % groups
@@ -289,11 +289,11 @@ def due_runs(groups: int, runs: int, *, step_ms: int = STEP_MS) -> Iterator[tupl
 
 
 def fill(file: str, *, groups: int, runs: int, stuck: int, step_ms: int = STEP_MS) -> None:
-    """Straight into the tables, for setting up a million runs through the steps takes longer than measuring them."""
+    """Fills the tables directly: setting up a million runs through the steps takes longer than measuring them."""
     db = connect(file)
     spec = msgspec.json.encode(ProviderSpec(base_url="https://provider.example.org", timeout="10m")).decode()
     records = list(range(1, runs + stuck + 1))
-    random.Random(7).shuffle(records)  # records are imported in an order that has nothing to do with their times
+    random.Random(7).shuffle(records)  # the order of import has nothing to do with the times
     due = [(key, group + 1) for key, group in due_runs(groups, runs, step_ms=step_ms)]
     due += [(queue_key(groups + 1, START_MS + index), groups + 1) for index in range(stuck)]
     planned = [(key, run_key(1, record), provider) for (key, provider), record in zip(due, records, strict=True)]

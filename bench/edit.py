@@ -57,7 +57,7 @@ def _cost(act: str, small: list[float], large: list[float]) -> Result:
 
 
 class Editor:
-    """Edits of monitors of its own, which come and go, in a store that holds ``size`` others."""
+    """Edits its own monitors, which come and go, in a store that holds ``size`` others."""
 
     def __init__(self, file: str, size: int) -> None:
         self._store = SqliteStore(file, synchronous="full")
@@ -66,7 +66,10 @@ class Editor:
         self._kept: list[PutMonitor] = []
 
     def act(self, act: str, edits: int) -> float:
-        """Put comes first in a round, or last: then the others work on those of the round before."""
+        """Does an act and returns its rate.
+
+        If put comes last in a round, the others work on the monitors of the round before.
+        """
         while act == "put" and len(self._kept) >= edits:
             self._delete(self._kept.pop())
         while act != "put" and len(self._kept) < edits:
@@ -94,14 +97,14 @@ class Editor:
 
 
 def _slower(put: PutMonitor) -> PutMonitor:
-    """Another interval, so that the entry has to move."""
+    """Returns the monitor with another interval, so that its entry has to move."""
     assert put.spec.every is not None
     every = f"{int(put.spec.every.removesuffix('s')) + 1}s"
     return msgspec.structs.replace(put, spec=msgspec.structs.replace(put.spec, every=every))
 
 
 class Bulk:
-    """Ten thousand new monitors in one call."""
+    """Puts ten thousand new monitors in one call."""
 
     def __init__(self, file: str) -> None:
         self._store = SqliteStore(file, synchronous="full")
@@ -118,7 +121,7 @@ class Bulk:
 
 
 class Floor:
-    """Inserts, updates or deletes by rowid of exactly the rows that the work leaves behind: one commit for each act."""
+    """Inserts, updates or deletes by rowid exactly the rows that the work leaves behind: one commit for each act."""
 
     def __init__(self, file: str) -> None:
         self._db = connect(file)
@@ -180,7 +183,7 @@ class Floor:
 
 
 def _ready_rows() -> Iterator[Rows]:
-    """Of the same bytes as the store's own."""
+    """Yields rows with as many bytes as the store's own."""
     chance = random.Random(3)
     for generation, put in zip(count(1), monitors(10**9), strict=False):
         owner = chance.randrange(OWNERS) + 1

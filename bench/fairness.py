@@ -1,8 +1,8 @@
 """The real daemon with one user whose targets hang: how late do the checks of another user start?
 
 Every monitor of the first user fires each second at a server that accepts and never answers, and waits a minute for it.
-The second user's monitors fire each second at a server that answers at once. The same without the first user stands
-beside it. A run that was owed and did not start counts as late by all the time there was.
+The second user's monitors fire each second at a server that answers at once. The same without the first user is shown
+beside it. A run that was due and did not start counts as late by all the time there was.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from paceline.steps.monitors import define
 HANGING = 2_000
 QUIET = 20
 LEAD_S = 8.0
-"""From the set-up to the first firing: the daemon starts meanwhile."""
+"""Time from the set-up to the first firing, in which the daemon starts."""
 FILL_S = 5.0
-"""From the first firing to when it is measured: by then the hanging checks have all the places they get."""
+"""Time from the first firing to the measurement: by then the hanging checks have all the places they get."""
 P99_MS_MAX = 1_000.0
 RUNS_MAX = 1_000
 BESIDE, ALONE = "starts beside hanging monitors", "starts alone"
@@ -55,7 +55,7 @@ def _measure(context: Context, subject: str, others: int, seconds: int, *, answe
         in_flight = running.metric("paceline_in_flight")
     late_ms = _lateness(file, start_ms, end_ms)
     owed = QUIET * seconds
-    # Firings that were skipped because a run still waited never came to a start.
+    # Firings that were skipped because a run still waited never started.
     ordered = sorted(late_ms + [float(seconds * 1_000)] * (owed - len(late_ms)))
     p99_ms = percentile(ordered, 0.99)
     return {
@@ -71,7 +71,7 @@ def _measure(context: Context, subject: str, others: int, seconds: int, *, answe
 
 
 def _fill(file: str, others: int, *, answering: str, hanging: str) -> int:
-    """Returns when the first firing is due; firings are spread over the second."""
+    """Fills the store. Returns when the first firing is due; firings are spread over the second."""
     store = SqliteStore(file, synchronous="full")
     add_owners(store, ["busy", "quiet"])
     now_ms = time.time_ns() // 1_000_000
@@ -109,6 +109,6 @@ def _lateness(file: str, start_ms: int, end_ms: int) -> list[float]:
 
 @contextmanager
 def hanging_server() -> Iterator[str]:
-    """The system takes connections and requests; nobody reads them."""
+    """Opens a port that accepts connections and never answers: the system takes the requests, and nobody reads them."""
     with socket.create_server(("127.0.0.1", 0), backlog=4_096) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}/"

@@ -1,4 +1,4 @@
-"""How everything here is measured: floor and subject in turns in one run, same driver, disk, durability, batch size."""
+"""Measures floor and subject in turns in one run, with the same driver, disk, durability and batch size."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from paceline.adapters.sqlite.database import Connection
 
 HERE = Path(__file__).parent
 FLOOR_CACHE_KIB = 65_536
-"""The page cache that the store gives its writing connection; a floor gets no less."""
+"""Page cache of the store's writing connection; a floor gets no less."""
 PACKAGES = ("paceline", "apsw", "pycurl", "msgspec", "starlette", "uvicorn")
 MEMORY_FILE_SYSTEMS = frozenset({"tmpfs", "ramfs"})
 
@@ -35,7 +35,10 @@ Round = Callable[[], float]
 
 @dataclass(frozen=True)
 class Context:
-    """``full``: larger sizes, more rounds. ``folder`` lies on a real disk and is removed afterwards."""
+    """Options and folder of a benchmark run.
+
+    ``full``: larger sizes, more rounds. ``folder`` is on a real disk and is removed afterwards.
+    """
 
     full: bool
     folder: Path
@@ -47,7 +50,10 @@ class Context:
 
 @contextmanager
 def work_folder() -> Iterator[Path]:
-    """A temporary folder beside this file, or under PACELINE_BENCH_DIR; refused if that is memory, not a disk."""
+    """Makes a temporary folder beside this file, or under PACELINE_BENCH_DIR.
+
+    Refuses one that is in memory, not on a disk.
+    """
     root = Path(os.environ.get("PACELINE_BENCH_DIR", HERE / ".tmp"))
     root.mkdir(parents=True, exist_ok=True)
     if (kind := file_system(root)) in MEMORY_FILE_SYSTEMS:
@@ -60,7 +66,7 @@ def work_folder() -> Iterator[Path]:
 
 
 def connect(file: str) -> Connection:
-    """A floor's connection: the store's driver and settings, and nothing else."""
+    """Opens a connection for a floor, with the store's driver and settings, and nothing else."""
     connection = apsw.Connection(file)
     connection.execute("PRAGMA journal_mode = WAL").fetchall()
     connection.execute("PRAGMA synchronous = FULL")
@@ -76,14 +82,17 @@ def transaction(connection: Connection) -> Iterator[None]:
 
 
 def rate(work: Callable[[], object], *, units: int) -> float:
-    """Units per second of wall time."""
+    """Returns units per second of wall time."""
     start_s = time.perf_counter()
     work()
     return units / (time.perf_counter() - start_s)
 
 
 def in_turns(rounds: int, contestants: Mapping[str, Round]) -> dict[str, list[float]]:
-    """Each contestant's rates, round by round; the first round warms up. Every other round goes backwards."""
+    """Returns the rates of each contestant, round by round, without the first.
+
+    Every other round runs in reverse order.
+    """
     collect_seldom()
     rates: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(rounds + 1):
@@ -96,7 +105,7 @@ def in_turns(rounds: int, contestants: Mapping[str, Round]) -> dict[str, list[fl
 
 
 def collect_seldom() -> None:
-    """The garbage collector as the daemon sets it when it starts."""
+    """Sets the garbage collector as the daemon does when it starts."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
@@ -105,7 +114,10 @@ def collect_seldom() -> None:
 def result(
     subject: str, size: int, *, rates: Sequence[float], floor: Sequence[float], target: float | None = None, **more: Any
 ) -> Result:
-    """A subject beside its floor. The ratio is the median over the rounds, each against the floor of the same round."""
+    """Returns the result of a subject and its floor.
+
+    The ratio is the median over the rounds, each against the floor of the same round.
+    """
     ratio = statistics.median(mine / bare for mine, bare in zip(rates, floor, strict=True))
     values: Result = {
         "subject": subject,
@@ -118,7 +130,7 @@ def result(
 
 
 def judged(value: float, *, at_least: float | None = None, at_most: float | None = None) -> Result:
-    """What was aimed at, and whether it was met."""
+    """Returns the target, and whether it was met."""
     if at_least is not None:
         return {"target": f">= {at_least:g}", "met": value >= at_least}
     assert at_most is not None
@@ -130,13 +142,13 @@ def median(values: Iterable[float]) -> float:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The value below which the share of an ordered sequence lies."""
+    """Returns the value below which this share of an ordered sequence lies."""
     assert ordered
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 def machine(folder: Path) -> dict[str, Any]:
-    """Where and when the figures were taken."""
+    """Returns where and when the figures were measured."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
         "cpu": _cpu_name(),
@@ -152,7 +164,7 @@ def machine(folder: Path) -> dict[str, Any]:
 
 
 def file_system(folder: Path) -> str:
-    """The kind of file system that holds the folder."""
+    """Returns the kind of file system that holds the folder."""
     path = folder.resolve()
     mounts = [part for part in psutil.disk_partitions(all=True) if path.is_relative_to(part.mountpoint)]
     return max(mounts, key=lambda part: len(part.mountpoint)).fstype if mounts else "unknown"

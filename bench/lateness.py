@@ -1,8 +1,8 @@
 """The real daemon with many live monitors of kind ``outgoing``: how long after its due time can each run be claimed?
 
-Two observers. One reads the file every few milliseconds and notes when each run is first visible: that is when a claim
-could have taken it, late by at most one reading. The other is a checker: it claims over REST with a long poll, and so
-also proves that every run is handed out, and handed out once.
+There are two observers. One reads the file every few milliseconds and notes when each run is first visible: that is
+when a claim could have taken it, late by at most one reading. The other is a checker: it claims over REST with a long
+poll, and so also proves that every run is handed out, and handed out once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RATE_PER_S = 1_000
 OWNERS = 10
 LOOK_S = 0.004
 LEAD_S, SETUP_PER_S = 8.0, 10_000
-"""The first firing is due so long after the set-up began."""
+"""The first firing is due this long after the set-up began, plus the time for the set-up at this rate."""
 AFTER_S = 2.0
 P99_MS_MAX = 250.0
 RSS_MB_MAX = 300.0
@@ -60,7 +60,7 @@ def run(context: Context) -> list[Result]:
 
 
 def measure(context: Context, *, size: int, per_s: int, seconds: int) -> list[Result]:
-    """``size`` monitors, ``per_s`` firings a second, for so many seconds: no longer than their interval."""
+    """Measures ``size`` monitors with ``per_s`` firings a second, for ``seconds``, at most their interval."""
     assert seconds <= size // per_s
     file = context.file(f"lateness-{size}-{per_s}.db")
     store = SqliteStore(file, synchronous="full")
@@ -84,7 +84,7 @@ def measure(context: Context, *, size: int, per_s: int, seconds: int) -> list[Re
 
 
 def _fill(store: SqliteStore, size: int, *, every_s: int) -> int:
-    """Phases are random over the interval. Returns the instant from which on the firings are evenly spread."""
+    """Fills the store with phases that are random over the interval. Returns when that interval begins."""
     add_owners(store, [f"owner{index}" for index in range(OWNERS)])
     chance = random.Random(5)
     base_ms = 0
@@ -105,7 +105,7 @@ def _fill(store: SqliteStore, size: int, *, every_s: int) -> int:
 
 
 def _first_firings(file: str) -> list[Firing]:
-    """When each entry is due first, from the due table itself."""
+    """Returns when each entry is due first, from the due table itself."""
     rows = connect(file).execute("SELECT k FROM due").fetchall()
     return [Firing(k & GENERATION_MASK, due_ms_of(k) or 0) for (k,) in rows]
 
@@ -174,7 +174,7 @@ class Checker:
 
 
 def _watch(running: Daemon, watcher: Watcher, checker: Checker, seconds: int) -> float:
-    """The daemon's CPU share over the time that is measured."""
+    """Returns the daemon's CPU share over the measured time."""
     checker.start()
     start_s, cpu_s = time.monotonic(), running.cpu_s()
     end_s = start_s + seconds
@@ -194,7 +194,7 @@ def _watch(running: Daemon, watcher: Watcher, checker: Checker, seconds: int) ->
 
 
 def _share_below_250_ms(running: Daemon) -> float:
-    """The daemon's own histogram says the same from inside."""
+    """Returns the share of runs within 250 ms, from the daemon's own histogram."""
     total = running.metric("paceline_lateness_seconds_count")
     return running.metric('paceline_lateness_seconds_bucket{le="0.25"}') / total if total else 0.0
 

@@ -1,4 +1,4 @@
-"""A page of each filtered list of monitors, beside few and beside many; and what the indexes cost to keep."""
+"""A page of each filtered list of monitors, in a small and in a large store; and the cost of keeping the indexes."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ SMALL, LARGE = 1_000, 1_000_000
 COST_MAX = 3.0
 PAGE = 100
 BIG = "owner7"
-"""Half of all monitors are those of one user; the others have the rest between them."""
+"""User who owns half of all monitors; the others share the rest."""
 RARE = 200
-"""So many monitors have the rare tag, as many are paused, and as many are of a rare kind: a full page at both sizes."""
+"""How many monitors have the rare tag, are paused, or are of a rare kind: a full page of each, at both sizes."""
 QUICK_MS = 1.0
-"""A page that takes less than this counts as one that takes so long."""
+"""A page that takes less than this counts as if it took this long."""
 QUERIES: dict[str, dict[str, Any]] = {
     "all": {},
     "tag of half": {"tag": "web"},
@@ -88,7 +88,7 @@ def _judged(name: str, spent: dict[int, tuple[float, int]]) -> Result:
 
 
 def _spent_ms(stores: dict[int, SqliteStore], query: MonitorQuery, rounds: int) -> dict[int, tuple[float, int]]:
-    """The least CPU time of a first page in each store, asked in turns, and how many it has."""
+    """Returns the least CPU time of a first page in each store, measured in turns, and its number of monitors."""
     times: dict[int, list[float]] = {size: [] for size in stores}
     found = dict.fromkeys(stores, 0)
     for _ in range(rounds):
@@ -108,7 +108,7 @@ def _fill(store: SqliteStore, size: int) -> None:
 
 
 def _fail_some(store: SqliteStore) -> None:
-    """Some fire and fail, at both sizes as many."""
+    """Lets some monitors fire and fail, as many at both sizes."""
     tick(store, now_ms=START_MS + 4_000, catch_up=CatchUp(), limit=50)
     claimed = store.claim(CHECKS, now_ms=START_MS + 4_000, runs_max=200, lease_ms=60_000)
     ended_ms = START_MS + 4_500
@@ -122,7 +122,7 @@ def _fail_some(store: SqliteStore) -> None:
 
 
 def _mixed(size: int) -> Iterator[PutMonitor]:
-    """Half of them one user's; tags, kinds and pauses that have nothing to do with the order of creation."""
+    """Yields monitors, half of them one user's. Tags, kinds and pauses are independent of the order of creation."""
     chance = random.Random(3)
     apart = size // RARE
     for index, put in enumerate(monitors(size)):

@@ -24,11 +24,11 @@ MADE = "Paceline, due to claimable"
 SETTLED = "Paceline, due to settled"
 CLAIM = 500
 OVERDUE_MS = 20_000
-"""All schedules fell due within this time: late, but not missed."""
+"""All schedules became due within this time: late, but not missed."""
 
 
 def saturation(context: Context, sizes: Sequence[int]) -> list[Result]:
-    """Every schedule is overdue and fires once, through the steps that the daemon's loops call."""
+    """Fires every overdue schedule once, through the steps that the daemon's loops call."""
     collect_seldom()
     rows = []
     for size in sizes:
@@ -39,14 +39,14 @@ def saturation(context: Context, sizes: Sequence[int]) -> list[Result]:
         store.close()
     made = {row["size"]: row["seconds"] for row in rows if row["subject"] == MADE}
     for row in rows:
-        if row["subject"] == SETTLED:  # making the runs is part of it
+        if row["subject"] == SETTLED:  # settling includes the time for making the runs
             row["seconds"] += made[row["size"]]
             row["per_s"] = round(row["size"] / row["seconds"], 1)
     return rows
 
 
 def load(context: Context, size: int, per_s: int) -> list[Result]:
-    """The real daemon, with a checker that claims everything over REST."""
+    """Runs the real daemon, with a checker that claims everything over REST."""
     seconds = min(10, size // per_s)
     figures = {row["subject"]: row for row in lateness.measure(context, size=size, per_s=per_s, seconds=seconds)}
     shared = {
@@ -102,7 +102,7 @@ def _make(store: SqliteStore) -> float:
 
 
 def _settle(store: SqliteStore, size: int) -> float:
-    """Each run is claimed, found good at once, and its outcome recorded."""
+    """Claims each run, records a good outcome at once, and returns the seconds."""
     now_ms = START_MS + OVERDUE_MS
     policy = RetryPolicy(attempts_max=5, base_ms=1_000, cap_ms=300_000)
     settled = 0

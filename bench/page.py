@@ -1,4 +1,4 @@
-"""Writes docs/benchmarks.md: the figures as they were measured, with machine, versions and date, and two plots."""
+"""Writes docs/benchmarks.md: the measured figures, with machine, versions and date, and two plots."""
 
 from __future__ import annotations
 
@@ -186,11 +186,11 @@ COLUMNS = {
 }
 TEXTS = frozenset({"subject", "because", "cannot"})
 HIDDEN = {"aws": frozenset({"per_s"})}
-"""What a part measures and its page does not show: the emulator's speed is nobody's figure."""
+"""Figures that a benchmark measures and the page does not show: the emulator's speed is of no use to anybody."""
 
 
 def write(reports: Iterable[dict[str, Any]]) -> Path:
-    """Benchmarks that were not run again keep their last figures, with their own date."""
+    """Writes the page. Benchmarks that were not run again keep their last figures, with their own date."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     known = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     known |= {report["bench"]: report for report in reports}
@@ -206,7 +206,7 @@ def write(reports: Iterable[dict[str, Any]]) -> Path:
 
 
 def text(known: Mapping[str, dict[str, Any]]) -> str:
-    """The page of these reports, by the benchmark's name."""
+    """Returns the page of these reports, by the benchmark's name."""
     return "\n".join([_opening(), *(_section(known[name]) for name in TITLES if name in known)])
 
 
@@ -241,7 +241,7 @@ def _section(report: dict[str, Any]) -> str:
 
 
 def _verdicts(rows: Sequence[Result]) -> list[str]:
-    """Who was on time, and who got by with less memory, read off the table: also where it does not favour Paceline."""
+    """Returns who was on time, and who needed less memory, from the table: also if it does not favour Paceline."""
     loads = [row for row in rows if str(row.get("work", "")).startswith("load")]
     lines = []
     for size, work in dict.fromkeys((row["size"], row["work"]) for row in loads):
@@ -330,7 +330,7 @@ def _line(axes: Axes, subject: str, points: Sequence[tuple[float, float]]) -> No
 
 
 def _save(axes: Axes, name: str) -> None:
-    """The same figures give the same bytes."""
+    """Saves the plot. The same figures give the same bytes."""
     axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
     figure = axes.get_figure()
     assert isinstance(figure, Figure)

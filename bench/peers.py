@@ -1,7 +1,7 @@
-"""The same firing work on other schedulers, each with SQLite, in an environment of its own under ``bench/.peers``.
+"""The same firing work on other schedulers, each with SQLite, in its own environment under ``bench/.peers``.
 
-*Saturation*: so many schedules are overdue; how many fire in a second, each firing moved on durably? *Load*: so many
-schedules whose firings are evenly spread; how late are they? A peer that cannot do it says so, with the reason.
+*Saturation*: all schedules are overdue; how many fire in a second, each firing moved on durably? *Load*: the firings of
+all schedules are evenly spread; how late are they? A peer that cannot do it says so, with the reason.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from bench.peer_scripts.meter import Task, encode_task
 HOME = HERE / ".peers"
 INSTALL_S_MAX = 600
 ON_TIME_MS = 1_000.0
-"""A peer is on time if 99 of 100 firings come within a second, those that did not come at all included."""
+"""A peer is on time if 99 of 100 firings come within a second; firings that never came are included."""
 TIMES_MIN = 20.0
 SIZES = (1_000, 10_000, 100_000)
 LOADS = ((10_000, 1_000), (100_000, 1_000), (100_000, 5_000))
-"""Schedules and firings a second."""
+"""Schedules, and firings a second."""
 
 
 class Peer(NamedTuple):
-    """``stores_per_s`` is how fast it takes up schedules, at least: the first firing of a load waits for that."""
+    """A peer. ``stores_per_s`` is its least speed of adding schedules: the first firing of a load waits for that."""
 
     name: str
     module: str
@@ -67,7 +67,7 @@ PEERS = (
         "not tried: each schedule is a thread",
         stores_per_s=100,
         loads=False,
-        seconds_min=20.0,  # its threads take their time to begin
+        seconds_min=20.0,  # its threads begin slowly
     ),
 )
 
@@ -89,7 +89,7 @@ def run(context: Context) -> list[Result]:
 
 
 def install(peer: Peer, context: Context) -> str:
-    """An environment with the pinned versions, made once. Returns what went wrong, or nothing."""
+    """Makes an environment with the pinned versions, once. Returns the error, or an empty text."""
     marker = peer.folder / "installed.txt"
     wanted = "\n".join(peer.requirements)
     if marker.exists() and marker.read_text() == wanted:
@@ -156,14 +156,17 @@ def _ask(context: Context, peer: Peer, task: Task) -> Result:
 
 
 def _reason(stderr: str) -> str:
-    """The last line that names an error, without the frame that tracebacks of grouped errors draw."""
+    """Returns the last line that names an error, without the frame that tracebacks of grouped errors draw."""
     lines = [line.strip(" |+-") for line in stderr.splitlines()]
     errors = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Exit|Interrupt)\b", line)]
     return "ended with: " + ((errors or lines or ["no answer"])[-1][:200])
 
 
 def _times(results: list[Result], subject: str) -> list[Result]:
-    """Against the best peer at each size, and the best that is as durable. The size with the worst ratio is named."""
+    """Compares with the best peer at each size, and with the best durable peer.
+
+    Returns the worst ratio and its size.
+    """
     unsafe = {peer.name for peer in PEERS if not peer.durable}
     rows: list[Result] = []
     for text, left_out in (("the best peer", set[str]()), ("the best peer that syncs", unsafe)):

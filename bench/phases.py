@@ -1,4 +1,4 @@
-"""Phases of interval monitors as Paceline allots them, beside random and hashed ones: the second part of ``spread``."""
+"""Phases of interval monitors that Paceline allots, beside random and hashed ones: the second part of ``spread``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(context: Context) -> list[Result]:
 
 
 def hosts_of(size: int, hosts: int) -> list[str]:
-    """Uneven, as hosts are: some have many monitors, and those of a host are anywhere in the file."""
+    """Returns hosts of monitors, unevenly: some hosts have many, in random places of the file."""
     chance = random.Random(SEED)
     return [f"host{int(hosts * chance.random() ** 2)}.example" for _ in range(size)]
 
@@ -49,7 +49,7 @@ def by_paceline(hosts: Sequence[str]) -> list[int]:
 
 
 def by_paceline_in_requests(hosts: Sequence[str]) -> list[int]:
-    """As monitors that come in bulk puts of 1,000 each."""
+    """Returns phases of monitors that come in bulk puts of 1,000 each."""
     circle: Circle | None = None
     notes: dict[str, HostNote] = {}
     found: list[int] = []
@@ -105,14 +105,14 @@ def _imported(name: str, size: int, hosts: int) -> Result:
 
 
 def _ratio(phases: Sequence[int]) -> float:
-    """The largest gap over the ideal one, less the 50 ms that the raster may add."""
+    """Returns the ratio of the largest gap to the ideal one, less the 50 ms that the raster may add."""
     rising = sorted(phases)
     gap_ms = max(later - sooner for sooner, later in pairwise([*rising, rising[0] + EVERY_MS]))
     return max(0, gap_ms - SLOT_MS) * len(rising) / EVERY_MS
 
 
 def _churned(name: str, size: int) -> Result:
-    """One removed at random, one added, thousands of times; the worst that was ever seen."""
+    """Removes a random monitor and adds one, thousands of times. Returns the worst second ever seen."""
     chance, added = random.Random(SEED), METHODS[name]([f"host{number}" for number in range(size + CHURN)])
     circle: Circle | None = None
     notes: dict[str, HostNote] = {}
@@ -146,7 +146,7 @@ def _churned(name: str, size: int) -> Result:
 
 
 def _cost(size: int) -> Result:
-    """CPU time of one more monitor: the circle is decoded, a phase chosen, counted, and the circle encoded again."""
+    """Measures CPU time of one more monitor: decodes the circle, chooses and counts a phase, encodes it again."""
     hosts = [f"host{number}" for number in range(size)]
     phases = allot_together(None, {}, EVERY_MS, hosts, now_ms=NOW_MS)
     places = [Place(host, phase.ms) for host, phase in zip(hosts, phases, strict=True)]
@@ -168,7 +168,7 @@ def _cost(size: int) -> Result:
 
 
 def plot(folder: Path) -> None:
-    """Checks in each second of a minute. The same code gives the same bytes."""
+    """Plots checks in each second of a minute. The same code gives the same bytes."""
     names = hosts_of(600, SIZES[600])
     figure = Figure(figsize=(8, 5), layout="constrained")
     for axes, (name, method) in zip(figure.subplots(len(METHODS), sharex=True), METHODS.items(), strict=True):

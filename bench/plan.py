@@ -1,4 +1,4 @@
-"""A day of a million records over a thousand providers into the ledger and the queue; and their import before that."""
+"""Plans a day of a million records over a thousand providers into ledger and queue; and imports the records first."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def run(context: Context) -> list[Result]:
     rounds = 3 if context.full else 1
     return [
         *_measure_import(context, "in order of names", _names(), rounds, target=IMPORT_RATIO_MIN),
-        # The index of unique names is what this order costs, so it stands beside a bare table that has it too.
+        # The cost of this order is the unique index of names, so the bare table beside it has that index, too.
         *_measure_import(context, "in no order", _shuffled(_names()), rounds, target=None),
         *_measure_plan(context, 3 if context.full else 2),
     ]
@@ -44,7 +44,7 @@ def run(context: Context) -> list[Result]:
 def _measure_import(
     context: Context, order: str, names: list[str], rounds: int, *, target: float | None
 ) -> Iterator[Result]:
-    """A round imports its share of the million, so the tables grow as they do in one import."""
+    """Measures the import. Each round imports its share of the million, so the tables grow as in one import."""
     key = order.replace(" ", "-")
     lot = len(names) // (rounds + 1)
     contestants: dict[str, Importer | BareRecords] = {
@@ -93,7 +93,7 @@ def _measure_plan(context: Context, rounds: int) -> list[Result]:
 
 
 def _memory_mb(file: str, day: date) -> float:
-    """The most that a process of its own needs which plans one more day."""
+    """Returns the most memory that a separate process needs to plan one more day."""
     done = subprocess.run(
         [sys.executable, "-m", "bench.plan", file, day.isoformat()], check=True, capture_output=True, text=True
     )
@@ -146,7 +146,7 @@ class Importer:
 
 
 class BareRecords:
-    """The same rows, ready-made, into a table without any index."""
+    """Inserts the same rows, prepared, into a table without any index."""
 
     def __init__(self, file: str) -> None:
         self._db = connect(file)
@@ -182,7 +182,7 @@ class BareRecords:
 
 
 class BareUniqueRecords(BareRecords):
-    """The same, and each name but once."""
+    """Like ``BareRecords``, with a unique index of names."""
 
     def __init__(self, file: str) -> None:
         super().__init__(file)
@@ -190,7 +190,7 @@ class BareUniqueRecords(BareRecords):
 
 
 class Planner:
-    """Each round plans one more day, from the definitions to its last run."""
+    """Plans one more day in each round, from the definitions to its last run."""
 
     def __init__(self, file: str) -> None:
         self._store = SqliteStore(file, synchronous="full")
@@ -218,7 +218,7 @@ class Planner:
 
 
 class BareRuns:
-    """The same rows, ready-made, each table in the order of its own keys: the least that writing them can cost."""
+    """Inserts the same rows, prepared, each table in the order of its keys: the least cost of writing them."""
 
     def __init__(self, file: str) -> None:
         self._db = connect(file)
@@ -259,7 +259,7 @@ def _batch(store: SqliteStore) -> Batch:
 
 
 def plan_alone(file: str, day: date) -> None:
-    """In a process of its own: plans a day and tells the most memory it took, in MB."""
+    """Plans a day in a separate process and prints the most memory it took, in MB."""
     store = SqliteStore(file, synchronous="full")
     report = plan_day(store, _batch(store), day, now_ms=NOW_MS)
     assert report.enqueued == RECORDS, report

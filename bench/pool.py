@@ -1,4 +1,7 @@
-"""Decisions per second with 100 accounts: choose one, take the quotas, keep the pool in order; and two rules beside."""
+"""Decisions per second with 100 accounts: choose one, take the quotas, keep the pool in order.
+
+And two rules compared.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ def _row(subject: str, size: int, seconds: float, *, target: int | None) -> Resu
 
 
 def _busy_pool() -> Pool:
-    """Half of the accounts have no slot left, and rank first: the worst that a busy day does to the order."""
+    """Returns a pool in which half of the accounts have no slot left, and rank first: the worst case of a busy day."""
     random = Random(7)
     accounts = []
     for number in range(ACCOUNTS):

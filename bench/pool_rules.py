@@ -36,10 +36,10 @@ STEP_MS = 30_100
 IDLE_MS = 30_000
 FOLLOW_MS = 60_000
 SYNC_MS = 300_000
-"""Less often than the product does by itself: it is slower to see what is free again."""
+"""Less often than the product: it notices free room later."""
 DECLARED = Limits(concurrent=15, daily_results=100_000, daily_credits=50_000)
 GENEROUS = Limits(concurrent=10_000, daily_results=10_000_000, daily_credits=10_000_000)
-"""A RIPE that refuses nothing: how far a rule goes over can only be seen there."""
+"""Limits of a RIPE that refuses nothing: only there can be seen how far a rule overspends."""
 ACCOUNTS = ("a", "b", "c", "d")
 WORK = "two rules, the same arrivals"
 
@@ -54,7 +54,7 @@ class Rule(Protocol):
 
     def add(self, probes: int, now_ms: int) -> None: ...
     def turn(self) -> None:
-        """Whatever is to be done now; called at each arrival and at the latest after 30.1 s."""
+        """Does the work that is due. Called at each arrival, and at least every 30.1 s."""
 
 
 class Lab:
@@ -71,7 +71,7 @@ class Lab:
 
 
 class Holds:
-    """The product."""
+    """The rule of the product: holds."""
 
     def __init__(self, lab: Lab, atlas: RipeAtlas) -> None:
         self._lab, self._atlas = lab, atlas
@@ -108,7 +108,7 @@ class Holds:
 
 
 class _OpenVault:
-    """The simulator's keys are no secret."""
+    """Vault without encryption: the simulator's keys are not secret."""
 
     def seal(self, secret: str) -> str:
         return secret
@@ -121,7 +121,7 @@ _OPEN = _OpenVault()
 
 
 class OverwritesWhenIdle:
-    """Local counters of each account: slots, results and credits."""
+    """The plain rule: local counters of each account for slots, results and credits."""
 
     def __init__(self, lab: Lab, atlas: RipeAtlas) -> None:
         self._lab, self._atlas = lab, atlas
@@ -154,7 +154,7 @@ class OverwritesWhenIdle:
             self._used[name] = [used + more for used, more in zip(self._used[name], need, strict=True)]
 
     def close(self) -> None:
-        """Nothing is kept."""
+        """Does nothing: there is nothing to close."""
 
     def _free(self, need: tuple[int, int, int]) -> str | None:
         limits = (DECLARED.concurrent, DECLARED.daily_results, DECLARED.daily_credits)
@@ -176,7 +176,7 @@ class OverwritesWhenIdle:
         self._synced_ms = self._lab.time_ms
         for name, key in self._lab.keys.items():
             spend, running = self._atlas.credits(key), self._atlas.in_flight(key)
-            assert not isinstance(spend, Refused | Lost), spend  # nothing goes wrong here
+            assert not isinstance(spend, Refused | Lost), spend  # errors do not occur here
             assert isinstance(running, int), running
             self._used[name] = [running, spend.results_day, spend.spent_day]
 
@@ -193,7 +193,7 @@ def compare(context: Context) -> list[Result]:
         load = arrivals(seed, SPAN_MS if context.full else QUICK_SPAN_MS)
         for name in RULES:
             strict = _live(name, load, seed, DECLARED)
-            # Who is never refused lives the same life beside a RIPE that refuses nothing.
+            # A rule that is never refused behaves the same with a RIPE that refuses nothing.
             generous = _live(name, load, seed, GENEROUS) if strict["refused"] else strict
             row: Result = {"work": WORK, "subject": f"{name}, seed {seed}", "size": len(load)}
             row |= {column: strict[column] for column in ("sent", "refused", "credits")}
@@ -208,7 +208,7 @@ def compare(context: Context) -> list[Result]:
 
 
 def arrivals(seed: int, span_ms: int) -> list[Arrival]:
-    """Bursts of one-offs with pauses between them: more than the accounts can take."""
+    """Returns bursts of one-offs with pauses between them: more than the accounts can take."""
     random, now_ms = Random(seed), START_MS
     found: list[Arrival] = []
     while now_ms < START_MS + span_ms:
@@ -220,7 +220,7 @@ def arrivals(seed: int, span_ms: int) -> list[Arrival]:
 
 
 def _live(name: str, load: list[Arrival], seed: int, limits: Limits) -> dict[str, Any]:
-    """The figures of one rule: what RIPE accepted and refused, and how far it went beyond what was declared."""
+    """Returns the figures of one rule: what RIPE accepted and refused, and how far it exceeded the declared limits."""
     lab = Lab(seed, limits)
     with lab.simulator, closing(RipeAtlas(lab.simulator.base_url)) as atlas, closing(RULES[name](lab, atlas)) as rule:
         for arrival in load:
@@ -242,7 +242,7 @@ def _live(name: str, load: list[Arrival], seed: int, limits: Limits) -> dict[str
 
 
 def _document(probes: int) -> dict[str, Any]:
-    """A one-off traceroute: 60 credits a result."""
+    """Returns a one-off traceroute: 60 credits a result."""
     target = {"type": "traceroute", "protocol": "ICMP", "af": 4, "target": "192.0.2.1", "description": "a bench"}
     return {
         "definitions": [target],

@@ -1,6 +1,6 @@
-"""An HTTP server that costs next to nothing, so that its client is the bottleneck. For the benchmarks alone.
+"""An HTTP server that costs next to nothing, so that its client is the bottleneck. Used only by the benchmarks.
 
-It answers 200 to every request without a body, and looks for nothing but the end of the request's head.
+It answers 200 to every request without a body, and looks only for the end of the request's head.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ END = b"\r\n\r\n"
 
 
 class Answering(asyncio.Protocol):
-    """Heads may come in pieces, and several may come at once."""
+    """Answers requests. Heads may come in pieces, and several may come at once."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one in all but name
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transport does not inherit from it
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None

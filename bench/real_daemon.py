@@ -1,4 +1,4 @@
-"""``paceline up`` as a process of its own on a real file: started, watched, stopped."""
+"""``paceline up`` as a separate process on a real file: starts, watches and stops it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STOP_S = 30.0
 
 
 class Daemon:
-    """The running process: where it listens, and what it uses."""
+    """The running process: its address, and what it uses."""
 
     def __init__(self, url: str, process: psutil.Process) -> None:
         self.url = url
@@ -26,13 +26,13 @@ class Daemon:
         self.rss_bytes_max = 0
 
     def cpu_s(self) -> float:
-        """User and system time so far. The daemon has no child processes."""
+        """Returns user and system time so far. The daemon has no child processes."""
         times = self._process.cpu_times()
         return float(times.user + times.system)
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """While something else is measured, the daemon does nothing at all."""
+        """Suspends the daemon while something else is measured."""
         self._process.suspend()
         try:
             yield
@@ -48,7 +48,7 @@ class Daemon:
         return HTTPConnection(parts.hostname, parts.port, timeout=60)
 
     def metric(self, name: str) -> float:
-        """One value from /metrics, by its full name with labels."""
+        """Returns one value from /metrics, by its full name with labels."""
         connection = self.connect()
         connection.request("GET", "/metrics")
         text = connection.getresponse().read().decode()
@@ -59,7 +59,7 @@ class Daemon:
 
 @contextmanager
 def daemon(file: str, **settings: str) -> Iterator[Daemon]:
-    """Settings are given by name, without the prefix."""
+    """Starts the daemon. Settings are given by name, without the prefix."""
     command = [*_program(file), "up", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=_environment(settings), text=True) as process:
         assert process.stdout is not None
@@ -74,7 +74,7 @@ def daemon(file: str, **settings: str) -> Iterator[Daemon]:
 
 
 def add_admin(file: str) -> str:
-    """The token of an admin, who may claim everybody's runs."""
+    """Adds an admin, who may claim all users' runs. Returns the token."""
     command = [*_program(file), "user", "add", "admin", "--role", "admin"]
     answer = subprocess.run(command, capture_output=True, check=True, text=True, env=_environment({}))
     return str(json.loads(answer.stdout)["token"])
@@ -85,7 +85,7 @@ def _program(file: str) -> list[str]:
 
 
 def _environment(settings: dict[str, str]) -> dict[str, str]:
-    """This process's own settings must not leak in."""
+    """Returns the environment for the daemon, without this process's own settings."""
     outside = {name: value for name, value in os.environ.items() if not name.startswith("PACELINE_")}
     given = {f"PACELINE_{name.upper()}": value for name, value in settings.items()}
     return outside | {"PACELINE_SECRET_KEY": SECRET, "PACELINE_LOG_LEVEL": "warning"} | given

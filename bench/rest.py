@@ -65,7 +65,7 @@ def run(context: Context) -> list[Result]:
 
 
 class Load:
-    """Makes requests from this process, so that the server has its own."""
+    """Makes requests from this process, so that the server has a process of its own."""
 
     def __init__(self, port: int, token: str) -> None:
         self._port = port
@@ -73,7 +73,7 @@ class Load:
         self._made = self._rounds = 0
 
     def single(self, subject: str, requests: int) -> float:
-        """Each request is another monitor, new or changed."""
+        """Sends requests one by one; each is another monitor, new or changed."""
         first, self._made = self._made, self._made + requests
         self._rounds += 1
         prefix = "/floor" if subject == "floor" else "/v1"
@@ -108,7 +108,7 @@ class Load:
 
 
 class _Connection(asyncio.Protocol):
-    """Sends the next request as soon as the answer to the one before is whole."""
+    """Sends the next request as soon as the answer to the one before is complete."""
 
     def __init__(self, requests: Iterator[bytes], done: asyncio.Future[None]) -> None:
         self._requests = requests
@@ -150,7 +150,7 @@ class _Connection(asyncio.Protocol):
 
 
 async def _measure(port: int, requests: Sequence[bytes], *, connections: int) -> float:
-    """Requests per second, from the first sent to the last answered."""
+    """Returns requests per second, from the first sent to the last answered."""
     loop = asyncio.get_running_loop()
     left = iter(requests)
     ends: list[asyncio.Future[None]] = [loop.create_future() for _ in range(connections)]
@@ -167,7 +167,7 @@ async def _measure(port: int, requests: Sequence[bytes], *, connections: int) ->
 
 @contextmanager
 def server(folder: Path) -> Iterator[tuple[int, str]]:
-    """The API in a process of its own: its port, and a token."""
+    """Starts the API in a separate process. Yields its port, and a token."""
     command = [sys.executable, "-m", "bench.rest", str(folder / "rest.db")]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -200,7 +200,7 @@ def serve(file: str) -> None:
 
 
 def app_with_floor(system: System) -> routing.Router:
-    """The same server, with one more route that parses and renders the same and asks no store."""
+    """Returns the same app with one more route, which parses and renders the same without a store."""
     hooks = ApiHooks()
     app = build_app(system, hooks)
     bare = Route(

@@ -1,8 +1,8 @@
-"""The real daemon with many monitors of kind ``outgoing``, and checkers that claim all of it and settle nothing.
+"""The real daemon with many monitors of kind ``outgoing``, and checkers that claim all runs and settle none.
 
-First nobody claims; then two checkers claim 1,000 runs at a time and never settle one, so that soon every monitor has
-a run out. The firings that are due must be made all the same, and nothing may be behind at the end. Afterwards the
-store is asked for its status, and old runs are deleted, in the same file.
+First nobody claims; then two checkers claim 1,000 runs at a time and never settle one, so that soon every monitor has a
+run out. The due firings must be made all the same, and nothing may be behind at the end. Afterwards the store is asked
+for its status, and old runs are deleted, in the same file.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def run(context: Context) -> list[Result]:
 
 
 def _fill(store: Store, size: int, *, every_s: int) -> int:
-    """Phases are random over the interval, which begins at the instant that is returned."""
+    """Fills the store with phases that are random over the interval. Returns when that interval begins."""
     add_owners(store, [f"owner{index}" for index in range(OWNERS)])
     chance = random.Random(7)
     base_ms = time.time_ns() // 1_000_000 + int(1_000 * (LEAD_S + size / SETUP_PER_S))
@@ -91,7 +91,7 @@ def _fill(store: Store, size: int, *, every_s: int) -> int:
 
 
 class Checker:
-    """Claims 1,000 at a time over REST, and settles nothing."""
+    """Claims 1,000 at a time over REST, and settles none."""
 
     def __init__(self, running: Daemon, token: str) -> None:
         self._running = running
@@ -141,7 +141,7 @@ def _read(running: Daemon) -> Reading:
 
 
 def _percentile(below: list[float], share: float) -> float:
-    """The bound of the first bucket that holds so much; above the last bound, twice that."""
+    """Returns the bound of the first bucket that holds this share; above the last bound, twice that."""
     bounds = [*map(float, LATENESS_MS), 2.0 * LATENESS_MS[-1]]
     total = below[-1]
     return next((bound for bound, count in zip(bounds, below, strict=True) if count >= share * total), bounds[-1])
@@ -165,7 +165,7 @@ def _status(store: Store, size: int) -> Result:
 
 
 def _purge(store: Store, *, due_per_s: float) -> Result:
-    """All of it expires and then goes, with a pause as long as each pass in between, as the keeper makes it."""
+    """Expires and deletes everything, with a pause after each pass that is as long as the pass, as the keeper does."""
     later_ms = time.time_ns() // 1_000_000 + 10**9
     deleted, longest_s, start_s, more = 0, 0.0, time.perf_counter(), True
     while more:

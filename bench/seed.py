@@ -1,4 +1,4 @@
-"""Monitors to measure with: many owners, mixed intervals, phases that have nothing to do with the order of creation."""
+"""Monitors for measurements: many owners, mixed intervals, phases that are independent of the order of creation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paceline.ports import Store
 from paceline.steps.monitors import define
 
 START_MS = 1_900_000_000_000
-"""A virtual now to start from; nothing here waits for a clock."""
+"""A virtual time to start from; nothing here waits for a clock."""
 OWNERS = 100
 INTERVALS_S = (60, 300, 600, 3_600)
 BATCH = 10_000
@@ -25,7 +25,7 @@ def owner_name(index: int) -> str:
 
 
 def monitors(count: int, *, first: int = 0, outgoing_every: int = 0) -> Iterator[PutMonitor]:
-    """HTTP checks; if ``outgoing_every`` is given, one in so many hands its runs to a checker of its owner's own."""
+    """Yields HTTP checks. With ``outgoing_every``, one in this many is an outgoing check for its owner's checker."""
     chance = random.Random(11 + first)
     for index in range(first, first + count):
         every_s = chance.choice(INTERVALS_S)
@@ -42,7 +42,7 @@ def add_owners(store: Store, names: Sequence[str] = ()) -> None:
 
 
 def fill(store: Store, count: int, *, outgoing_every: int = 0) -> None:
-    """Through the same step that the API calls, in bulk."""
+    """Fills the store through the same step that the API calls, in bulk."""
     add_owners(store)
     left = monitors(count, outgoing_every=outgoing_every)
     while batch := [put for _, put in zip(range(BATCH), left, strict=False)]:

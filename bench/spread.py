@@ -39,7 +39,7 @@ def run(context: Context) -> list[Result]:
 
 
 def counts_of(size: int, providers: int) -> list[int]:
-    """Uneven, as providers are: the largest has some twenty times the records of the smallest."""
+    """Returns uneven counts of records: the largest provider has about twenty times as many as the smallest."""
     chance = random.Random(SEED)
     weights = [chance.uniform(0.1, 2.0) for _ in range(providers)]
     counts = [max(1, int(size * weight / sum(weights))) for weight in weights]
@@ -64,7 +64,7 @@ def by_hash(counts: list[int]) -> Providers:
 
 
 def in_windows(counts: list[int]) -> Providers:
-    """Records take turns at the 96 windows, and each starts within five seconds of its window's beginning."""
+    """Assigns records to the 96 windows in turn; each starts within five seconds of its window's beginning."""
     chance = random.Random(SEED)
     providers: Providers = []
     turn = 0
@@ -103,7 +103,7 @@ def _compared(name: str, size: int, providers: int) -> Result:
 
 
 def _timed(*, rounds: int) -> Result:
-    """CPU time: planning waits for nothing."""
+    """Measures CPU time: planning waits for nothing."""
     counts = counts_of(LARGE, LARGE_PROVIDERS)
     spent_s = []
     for _ in range(rounds):
@@ -144,7 +144,7 @@ def _even(dues: Sequence[int]) -> Evenness:
 
 
 def plot(folder: Path) -> None:
-    """Runs in each minute of a day. The same code gives the same bytes."""
+    """Plots runs in each minute of a day. The same code gives the same bytes."""
     counts = counts_of(PLOTTED, SIZES[PLOTTED])
     figure = Figure(figsize=(8, 7), layout="constrained")
     hours = [minute / 60 for minute in range(DAY_MS // MINUTE_MS)]

@@ -1,4 +1,4 @@
-"""A job of 1,000 measurements through the step: validated, priced, admitted; beside bare inserts of its rows."""
+"""Submits a job of 1,000 measurements through the step: validates, prices, admits; beside bare inserts of its rows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(context: Context) -> list[Result]:
 
 
 def job_body() -> bytes:
-    """Four types, targets that are all different, as a survey of many hosts has them."""
+    """Returns a job with four types and targets that all differ, like a survey of many hosts."""
     measurements = [
         {
             "definitions": [
@@ -66,7 +66,7 @@ def job_body() -> bytes:
 
 
 class Floor:
-    """Inserts of exactly the rows that a submission leaves behind, of the same bytes, in one commit."""
+    """Inserts exactly the rows that a submission leaves behind, with as many bytes, in one commit."""
 
     def __init__(self, file: str, job: Job) -> None:
         self._db = connect(file)
@@ -105,7 +105,7 @@ class Floor:
 
 
 def _rate(work: Callable[[], object]) -> float:
-    """Measurements per second."""
+    """Returns measurements per second."""
     start_s = time.perf_counter()
     work()
     return SIZE / (time.perf_counter() - start_s)

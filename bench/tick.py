@@ -1,4 +1,4 @@
-"""Due entries to committed entries and runs, through step, core and port, in batches of 1,000."""
+"""Turns due entries into committed entries and runs, through step, core and port, in batches of 1,000."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _flatness(rates: dict[str, list[float]]) -> Result:
 
 
 class Ticker:
-    """The real step on a real file. Virtual time moves on by just as much as makes the next full batch due."""
+    """Runs the real step on a real file. Virtual time moves on just far enough to make the next full batch due."""
 
     def __init__(self, file: str, size: int, *, outgoing_every: int = 0) -> None:
         self._store = SqliteStore(file, synchronous="full")
@@ -78,17 +78,17 @@ class Ticker:
             report = tick(self._store, now_ms=now_ms, catch_up=CatchUp(), limit=BATCH)
             spent_s += time.perf_counter() - start_s
             assert report.entries == report.runs >= BATCH, report
-            entries += report.entries  # others may be due in the same slot as the last of the batch
+            entries += report.entries  # more entries may be due in the slot of the last one
         return entries / spent_s
 
     def _settle_all(self, now_ms: int) -> None:
-        """Runs of the batch before have ended, as they have when an entry fires again: beside the measurement."""
+        """Settles the runs of the batch before, as they are when an entry fires again. This is not measured."""
         for queue in (CHECKS, Queue(outgoing=True)):
             while out := self._store.claim(queue, now_ms=now_ms, runs_max=10 * BATCH, lease_ms=LEASE_MS):
                 self._store.settle([Settlement(one.handle, one.attempt, DONE, now_ms, now_ms) for one in out])
 
     def _next_now_ms(self) -> int:
-        """When the last entry of the next batch is due: read beside the measurement, not in it."""
+        """Returns when the last entry of the next batch is due. This is not measured."""
         key = self._probe.execute("SELECT k FROM due ORDER BY k LIMIT 1 OFFSET ?", (BATCH - 1,)).get
         due_ms = due_ms_of(key)
         assert due_ms is not None
@@ -97,7 +97,7 @@ class Ticker:
 
 
 class Floor:
-    """Per batch one transaction: insert ready-made run rows, and move as many neighbouring rows with one statement."""
+    """One transaction per batch: inserts prepared run rows, and moves as many neighbouring rows with one statement."""
 
     def __init__(self, file: str, size: int) -> None:
         self._size = size
@@ -119,7 +119,7 @@ class Floor:
         return batches * BATCH / spent_s
 
     def _row(self, index: int) -> tuple[int, int, int, int, int]:
-        """Of the same bytes as a real one."""
+        """Returns a row with as many bytes as a real one."""
         number = self._made + index + 1
         handle = LANE | number
         return handle, number % self._size, 1, START_MS + number * SLOT_MS, handle - 1

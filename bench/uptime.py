@@ -1,4 +1,4 @@
-"""Outcomes folded into roll-ups, beside bare SQLite; a view of 90 days; and the size of a roll-up."""
+"""Folds outcomes into roll-ups, beside bare SQLite; a view of 90 days; and the size of a roll-up."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(context: Context) -> list[Result]:
 
 
 class _Folding:
-    """A store with settled runs of all monitors, which take turns in the log as they do when they fire evenly."""
+    """A store with settled runs of all monitors, which alternate in the log as if they fired evenly."""
 
     def __init__(self, context: Context, monitors: int) -> None:
         path = context.file("uptime.db")
@@ -63,7 +63,7 @@ class _Folding:
         return folded / took_s
 
     def floor(self) -> float:
-        """Reads every run with its outcome in the order of the log, and writes a row for each FOLD_EVERY of them."""
+        """Reads every run with its outcome in the order of the log, and writes one row per FOLD_EVERY runs."""
         began_s, handle, runs = time.perf_counter(), 0, 0
         self._bare.execute("DELETE FROM uptime")
         blob = b"r" * 200
@@ -88,7 +88,7 @@ class _Folding:
             for counter in range(RUNS_EACH):
                 first = base + counter * monitors
                 due_ms = T0_MS + counter * MINUTE_MS
-                # Generations are numbered from 1 on, as are the runs of a queue.
+                # Generations are numbered from 1, and so are the runs of a queue.
                 runs = [
                     (first + of, of, counter, due_ms, first - monitors + of if counter else 0)
                     for of in range(1, monitors + 1)
@@ -106,7 +106,7 @@ class _Folding:
 
 
 def _of_days(every_ms: int) -> Result:
-    """Of one monitor and DAYS of its runs: how large its roll-up is, and how long a view of it takes."""
+    """Measures one monitor with DAYS of runs: the size of its roll-up, and how long a view of it takes."""
     chance = random.Random(1)
     runs = []
     for counter in range(DAYS * DAY_MS // every_ms):

@@ -1,4 +1,4 @@
-"""History of monitors judged by ``paceline verify``: runs a second, and memory, beside one bare read of the rows."""
+"""Judges history of monitors with ``paceline verify``: runs a second, and memory, beside one bare read of the rows."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _Past:
         with transaction(db):
             for counter in range(RUNS_EACH):
                 first, due_ms = base + counter * monitors, T0_MS + counter * MINUTE_MS
-                # Generations are numbered from 1 on, as are the runs of a queue.
+                # Generations are numbered from 1, and so are the runs of a queue.
                 runs = [
                     (first + of, of, counter, due_ms, first - monitors + of if counter else 0)
                     for of in range(1, monitors + 1)

@@ -29,7 +29,7 @@ ARMS = {
     "▼": ((0, -1),),
 }
 TIPS = {"►": ((1, 0), (-1, -1), (-1, 1)), "▲": ((0, -1), (-1, 1), (1, 1)), "▼": ((0, 1), (-1, -1), (1, -1))}
-"""The corners of an arrow's head, in directions from the middle of its cell."""
+"""Corners of an arrow's head, as directions from the middle of its cell."""
 WORDS = re.compile(r"[^\s─│└┘┌┐├┤┬┴►▲▼]+(?: [^\s─│└┘┌┐├┤┬┴►▲▼]+)*")
 
 
@@ -48,7 +48,7 @@ def is_diagram(text: str) -> bool:
 
 
 def svg(text: str, *, title: str) -> str:
-    """The diagram as one SVG element that takes its colours from the page."""
+    """Returns the diagram as one SVG element that takes its colours from the page."""
     rows = text.rstrip("\n").split("\n")
     width = max(map(len, rows)) * CELL + 2 * PAD
     height = len(rows) * LINE + 2 * PAD

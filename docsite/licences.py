@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "licences.md"
 PRODUCT_EXTRAS = ("apprise", "aws", "pandas", "progress", "structlog")
-"""Extras that run in somebody's installation; the others are for developers."""
+"""Extras that users install; the others are for developers."""
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 PLATFORMS = (
     {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"},
@@ -47,7 +47,7 @@ def page() -> str:
 
 
 def locked() -> dict[str, str]:
-    """Name and version of each locked package; two versions where the Python decides."""
+    """Returns name and version of each locked package; two versions if they depend on the Python."""
     found: dict[str, list[str]] = {}
     for line in (ROOT / "requirements" / "lock.txt").read_text().splitlines():
         name, version = line.partition(";")[0].strip().split("==")
@@ -56,7 +56,7 @@ def locked() -> dict[str, str]:
 
 
 def installed_with_paceline() -> set[str]:
-    """Names of all packages that the product and its client need, with their extras for users."""
+    """Returns the names of all packages that the product and its client need, with their extras for users."""
     waiting: list[Requirement] = []
     for project in (ROOT / "pyproject.toml", ROOT / "client" / "pyproject.toml"):
         read = tomllib.loads(project.read_text())["project"]
@@ -76,7 +76,7 @@ def installed_with_paceline() -> set[str]:
 
 
 def _wanted_somewhere(one: Requirement, extras: set[str]) -> bool:
-    """True if some Python on some platform needs it: the page is the same wherever it is made."""
+    """True if some Python on some platform needs it, so that the page is the same wherever it is made."""
     marker = one.marker
     return marker is None or any(
         marker.evaluate({"extra": extra, "python_version": python, "python_full_version": f"{python}.0"} | platform)
@@ -90,11 +90,11 @@ def _requires(name: str) -> list[str]:
     try:
         return metadata.requires(name) or []
     except metadata.PackageNotFoundError:
-        return []  # of another platform; it needs nothing that the lock does not name
+        return []  # a package for another platform; it needs nothing outside the lock
 
 
 def licence_of(name: str) -> str:
-    """What the package says of its licence: an expression, a short text, or its classifiers."""
+    """Returns the licence that the package declares: an expression, a short text, or its classifiers."""
     about = metadata.metadata(name)
     if "License-Expression" in about:
         return about["License-Expression"]

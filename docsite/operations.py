@@ -16,7 +16,7 @@ Doc = dict[str, Any]
 
 
 def operation_pages() -> dict[str, str]:
-    """Name and Markdown of each page, in the order of the document's groups; the schemas are last."""
+    """Returns name and Markdown of each page, in the order of the document's groups; the schemas come last."""
     document = openapi_document(ROUTES)
     pages = {f"{FOLDER}/{_slug(tag['name'])}.md": _group(tag["name"], document) for tag in document["tags"]}
     return pages | {f"{FOLDER}/schemas.md": "".join(_schemas(document))}
@@ -62,7 +62,7 @@ def _answers(responses: Doc, document: Doc) -> Iterator[str]:
     yield ""
     if shown:
         yield "An answer:\n"
-        # 200 and 201 of one operation answer the same.
+        # 200 and 201 of an operation have the same answer.
         yield from dict.fromkeys(shown)
 
 

@@ -1,4 +1,4 @@
-"""Puts the Markdown files of the repository where mkdocs can read them, with links that hold there."""
+"""Copies the Markdown files of the repository to where mkdocs reads them, with links that work there."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ TOP = {
     "deploy/aws/README.md": "deploy/aws.md",
     "docs/README.md": "contents.md",
 }
-"""Pages that have another place on the site than below ``docs``."""
+"""Pages whose place on the site is not below ``docs``."""
 FILES = "files"
-"""Below it are files that pages link to and that are not pages, such as the template for AWS."""
+"""Folder of files that pages link to and that are not pages, such as the template for AWS."""
 FENCE = re.compile(r"^(`{3,})(.*?)\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 LIST_AT_ONCE = re.compile(r"^(?![ \t]*(?:[-*>#|]|\d+\.) )(\S.*)\n([-*] |1\. )", re.MULTILINE)
-"""A list right below a line of text: GitHub sees a list, Markdown as mkdocs reads it wants an empty line before it."""
+"""A list right below a line of text: GitHub shows a list, but mkdocs needs an empty line before it."""
 
 Nav = list[dict[str, "str | Nav"]]
 
 
 def stage(into: Path) -> Nav:
-    """Writes every page and picture below ``into``; returns the navigation in the order of docs/README.md."""
+    """Writes every page and picture below ``into``. Returns the navigation in the order of docs/README.md."""
     shutil.copytree(DOCS, into, ignore=shutil.ignore_patterns("*.md"))
     for source in sources():
         _write(into / place_of(source), page(source, into))
@@ -51,13 +51,13 @@ def sources() -> list[Path]:
 
 
 def place_of(source: Path) -> str:
-    """Where a page of the repository is on the site."""
+    """Returns the place of a page on the site."""
     name = source.relative_to(ROOT).as_posix()
     return TOP.get(name) or source.relative_to(DOCS).as_posix()
 
 
 def page(source: Path, into: Path) -> str:
-    """The text of a page: links lead to where their targets are on the site, diagrams are SVG."""
+    """Returns the text of a page: links lead to places on the site, diagrams are SVG."""
     parts, end = list[str](), 0
     text = source.read_text()
     title = text.partition("\n")[0].lstrip("# ")
@@ -71,7 +71,7 @@ def _block(fence: re.Match[str], title: str) -> str:
     ticks, info, body = fence[1], fence[2], fence[3]
     if info == "text" and is_diagram(body):
         return f'<div class="diagram">{svg(body, title=f"Diagram: {title}")}</div>\n'
-    # Words after the language are for tests, such as the name of a file; a reader wants the name.
+    # Words after the language are for tests, such as the name of a file, which is shown to readers.
     language, _, rest = info.partition(" ")
     named = f' title="{rest.rpartition("file=")[2]}"' if "file=" in rest else ""
     return f"{ticks}{language}{named}\n{body}{ticks}"
@@ -88,14 +88,14 @@ def _with_links(text: str, source: Path, into: Path) -> str:
 
 
 def _link(target: Path, page_place: str, into: Path) -> str:
-    """The link from a page to a page, a picture or another file; the latter two are copied."""
+    """Returns the link from a page to a page, a picture or another file; pictures and files are copied."""
     if target.suffix == ".md" and target in sources():
         place = place_of(target)
     elif DOCS in target.parents:
         place = target.relative_to(DOCS).as_posix()
     else:
         name = target.relative_to(ROOT).as_posix()
-        # Without an ending a browser would not know what to show.
+        # Without a suffix a browser would not know how to show it.
         place = f"{FILES}/{name}{'' if target.suffix else '.txt'}"
         (into / place).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(target, into / place)
@@ -103,15 +103,15 @@ def _link(target: Path, page_place: str, into: Path) -> str:
 
 
 def glossary() -> str:
-    """The glossary of the concepts as a page of its own."""
+    """Returns the glossary of the concepts as its own page."""
     text = (DOCS / "concepts.md").read_text().partition("\n## Glossary\n")[2].partition("\n## ")[0]
     assert text, "docs/concepts.md has no glossary"
-    # Its links to sections of the concepts now lead to another page.
+    # Its links to sections of the concepts must lead to that page.
     return "# Glossary\n" + re.sub(r"\]\(#", "](concepts.md#", text)
 
 
 def navigation(operations: list[str]) -> Nav:
-    """The sections of docs/README.md with the links of their lists, and the generated pages."""
+    """Returns the sections of docs/README.md with the links of their lists, and the generated pages."""
     found: Nav = [{"Paceline": "index.md"}]
     index = (DOCS / "README.md").read_text()
     for section in re.split(r"^(?=\*\*)", index, flags=re.MULTILINE)[1:]:
@@ -136,7 +136,7 @@ def _title(name: str) -> str:
 
 
 def _with_project_pages(section: dict[str, str | Nav]) -> dict[str, str | Nav]:
-    """The last section with what a repository shows beside its README."""
+    """Returns the last section with the pages that a repository shows beside its README."""
     ((name, pages),) = section.items()
     assert isinstance(pages, list)
     more: Nav = [

@@ -1,9 +1,9 @@
 #!/usr/bin/perl
-# A checker of your own with nothing but what comes with Perl: web pages that must show a text.
+# Your own checker, with only the modules that come with Perl: web pages that must show a text.
 #
 #     PACELINE_URL=http://127.0.0.1:8080 PACELINE_TOKEN=pl_… perl checker.pl
 #
-# It serves the queue "pages-perl", one run at a time, until SIGTERM or Ctrl-C; then the run that is out ends first.
+# It serves the queue "pages-perl", one run at a time, until SIGTERM or Ctrl-C; it finishes its run first.
 use strict;
 use warnings;
 use HTTP::Tiny;
@@ -28,7 +28,7 @@ sub post {
     return ($answer->{status}, $document);
 }
 
-# Your work. Returns the outcome's status and what to keep of it.
+# Your work. Returns the status of the outcome and the detail to keep.
 sub look {
     my ($check) = @_;
     my $page = $web->get($check->{url});
@@ -41,7 +41,7 @@ sub look {
 $| = 1;
 print "ready\n";
 until ($stopping) {
-    # A short wait, because a signal is minded only between two requests.
+    # A short wait, because signals are handled only between two requests.
     my ($status, $claimed) =
         post("/v1/outgoing/claim", { queue => "pages-perl", max => 1, lease => "60s", wait => "1s" });
     if ($status != 200) {
@@ -58,7 +58,7 @@ until ($stopping) {
         (my $run = $item->{run}) =~ s/([^A-Za-z0-9._~-])/sprintf "%%%02X", ord $1/ge;
         my %report = (lease => $item->{lease}, status => $outcome, detail => $detail);
         my ($answer, $said) = post("/v1/runs/$run/outcome", \%report);
-        # No answer: whether it counted is open. Sent again, it counts once; 409 means that it has, or that the lease is over.
+        # No answer: the report may have counted. Sent again, it counts once; 409 means that it has, or that the lease is over.
         for (1 .. 5) {
             last if $answer < 500;
             sleep 1;

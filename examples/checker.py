@@ -1,4 +1,4 @@
-"""A checker of your own in Python: web pages that must show a text.
+"""Your own checker in Python: web pages that must show a text.
 
     PACELINE_URL=http://127.0.0.1:8080 PACELINE_TOKEN=pl_… python checker.py
 
@@ -19,7 +19,7 @@ worker = Worker(Client())
 
 @worker.checker("pages", concurrency=4)
 async def look(run: ClaimedRun) -> dict[str, int]:
-    """Returns what is kept with the run; raises what went wrong."""
+    """Checks one page. Returns the detail to keep with the run; raises an error if the check failed."""
     try:
         async with httpx.AsyncClient(timeout=10) as http:
             page = await http.get(run.check["url"])

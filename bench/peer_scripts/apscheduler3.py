@@ -49,7 +49,10 @@ def main() -> None:
 
 
 def _engine(file: str, *, wal: bool) -> sa.Engine:
-    """SQLAlchemy's default is a rollback journal; WAL is what a careful user would set. Both sync in full."""
+    """Returns an engine.
+
+    SQLAlchemy's default is a rollback journal; a careful user would set WAL. Both sync in full.
+    """
     engine = sa.create_engine(f"sqlite:///{file}")
 
     @sa.event.listens_for(engine, "connect")  # type: ignore[untyped-decorator]  # the peer's types are not seen here
@@ -62,7 +65,7 @@ def _engine(file: str, *, wal: bool) -> sa.Engine:
 
 
 def _seed(scheduler: BackgroundScheduler, store: SQLAlchemyJobStore, meter: Meter) -> None:
-    """The rows that ``add_job`` would write, in one transaction: adding them is not what is measured."""
+    """Writes the rows that ``add_job`` would write, in one transaction: adding them is not measured."""
     every_s = meter.task.every_s
     rows = []
     for index, due_s in enumerate(meter.first_due_s):

@@ -46,7 +46,7 @@ async def run() -> None:
 
 
 def _engine(file: str, *, wal: bool) -> sa.Engine:
-    """A plain engine: the store's own documentation advises against aiosqlite."""
+    """Returns a plain engine: the store's own documentation advises against aiosqlite."""
     engine = sa.create_engine(f"sqlite:///{file}")
 
     @sa.event.listens_for(engine, "connect")  # type: ignore[untyped-decorator]  # the peer's types are not seen here
@@ -59,7 +59,7 @@ def _engine(file: str, *, wal: bool) -> sa.Engine:
 
 
 def _seed(store: SQLAlchemyDataStore, task_id: str, meter: Meter) -> None:
-    """The rows that ``add_schedule`` would write, in one transaction: adding them is not what is measured."""
+    """Writes the rows that ``add_schedule`` would write, in one transaction: adding them is not measured."""
     rows = []
     for index, due_s in enumerate(meter.first_due_s):
         trigger = IntervalTrigger(seconds=meter.task.every_s, start_time=datetime.fromtimestamp(due_s, UTC))

@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def _engine(file: str) -> sa.Engine:
-    """As DBOS makes it (immediate transactions, patient locks), with WAL, which a careful user would set."""
+    """Returns an engine as DBOS makes it (immediate transactions, patient locks), plus WAL, as a careful user would."""
     engine = sa.create_engine(f"sqlite:///{file}", pool_size=20, max_overflow=20, pool_timeout=60)
 
     @sa.event.listens_for(engine, "connect")  # type: ignore[untyped-decorator]  # the peer's types are not seen here
@@ -82,7 +82,7 @@ def _enqueue(index: int) -> None:
 
 
 def _seed(engine: sa.Engine) -> None:
-    """One by the API; the others as copies of its row, in one transaction: adding them is not what is measured."""
+    """Makes one schedule through the API, the others as copies of its row in one transaction. This is not measured."""
     _enqueue(0)
     with engine.begin() as connection:
         table = sa.Table("workflow_status", sa.MetaData(), autoload_with=connection)
@@ -102,7 +102,7 @@ def _seed(engine: sa.Engine) -> None:
 
 
 def _create_schedules() -> None:
-    """Cron knows whole seconds: each schedule fires every second, all in one transaction."""
+    """Creates schedules. Cron knows whole seconds: each fires every second, all in one transaction."""
     DBOS.apply_schedules(
         [
             {

@@ -1,4 +1,4 @@
-"""Huey on SQLite. Its periodic tasks know whole minutes only, so each firing schedules its successor, as users do."""
+"""Huey on SQLite. Its periodic tasks know only whole minutes, so each firing schedules its successor, as users do."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _eta(due_s: float) -> datetime:
 
 
 def _seed() -> None:
-    """The rows that ``schedule`` would write, in one transaction: adding them is not what is measured."""
+    """Writes the rows that ``schedule`` would write, in one transaction: adding them is not measured."""
     rows = []
     for index, due_s in enumerate(METER.first_due_s):
         eta = _eta(due_s).replace(tzinfo=None)

@@ -1,4 +1,4 @@
-"""What a peer is asked to do and how it is measured. Standard library only: it runs in each peer's own environment."""
+"""The task of a peer, and its measurement. Standard library only: it runs in each peer's own environment."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from typing import Any, Literal
 
 OVERDUE_EVERY_S = 7_200.0
 GRACE_S = 1.0
-"""A firing that is owed for less than this when the time is up is not counted as missing."""
+"""A firing that is overdue by less than this at the end is not counted as missing."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """``saturation``: every schedule is overdue, fire each once. ``load``: evenly spread firings, stay on time."""
+    """What a peer must do.
+
+    ``saturation``: every schedule is overdue, fire each once. ``load``: evenly spread firings, stay on time.
+    """
 
     mode: Literal["saturation", "load"]
     schedules: int
@@ -27,7 +30,7 @@ class Task:
     rate_per_s: float = 1_000.0
     variant: str = ""
     setup_s: float = 5.0
-    """Load: the first firing is due so long after the start; the schedules must be stored by then."""
+    """For a load: time from the start to the first firing; the schedules must be stored by then."""
 
     @property
     def every_s(self) -> float:
@@ -43,13 +46,13 @@ def encode_task(task: Task) -> str:
 
 
 class Meter:
-    """Notes every firing against the due time that it was for; ``fired`` may be called from any thread."""
+    """Compares every firing with its due time; ``fired`` may be called from any thread."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
         chance = random.Random(7)
         begin_s = time.time() + (-task.every_s / 2 if task.mode == "saturation" else task.setup_s)
-        # What is overdue is so by less than its interval even when the time is up: each is owed exactly one firing.
+        # Overdue by less than the interval even at the end, so that each schedule owes exactly one firing.
         spread_s = task.every_s / 2 if task.mode == "saturation" else task.every_s
         self.first_due_s = [begin_s + chance.random() * spread_s for _ in range(task.schedules)]
         self.start_s = begin_s
@@ -60,7 +63,7 @@ class Meter:
         self._done = threading.Event()
 
     def release(self) -> None:
-        """Called when all schedules are stored, just before the peer is let loose: from here on it counts."""
+        """Called when all schedules are stored, just before the peer starts: the measurement begins here."""
         if self.task.mode == "saturation":
             self.start_s = time.time()
         elif (spare_s := self.start_s - time.time()) < 0:
@@ -71,7 +74,7 @@ class Meter:
         self._cpu_s = time.process_time()
 
     def due_s(self, index: int) -> float:
-        """When the schedule's next firing is owed."""
+        """Returns when the schedule's next firing is due."""
         return self.first_due_s[index] + self._counts[index] * self.task.every_s
 
     def fired(self, index: int) -> None:
@@ -81,7 +84,7 @@ class Meter:
         self._note(now_s)
 
     def fired_for(self, index: int, due_s: float) -> None:
-        """For peers that choose due times themselves."""
+        """Notes a firing of a peer that chooses due times itself."""
         now_s = time.time()
         if due_s < self.start_s:
             return
@@ -113,7 +116,7 @@ class Meter:
         return report | (self._lateness(now_s) if self.task.mode == "load" else {}) | more
 
     def _lateness(self, end_s: float) -> dict[str, Any]:
-        """What is owed but has not fired counts with the time that it has been waiting: silence is not punctuality."""
+        """Returns the lateness. A due firing that never came counts with the time that it has been waiting."""
         owed_s = [end_s - due_s for i in range(self.task.schedules) for due_s in self._owed(i, end_s)]
         late_ms = sorted(1_000 * late_s for late_s in self._late_s + owed_s)
         if not late_ms:
@@ -135,7 +138,7 @@ class Meter:
 
 
 def _rss_bytes() -> int:
-    """Resident memory now, as the kernel counts it; 0 where there is no /proc."""
+    """Returns the resident memory now, as the kernel counts it; 0 if there is no /proc."""
     status = Path("/proc/self/status")
     if not status.exists():
         return 0
@@ -144,6 +147,6 @@ def _rss_bytes() -> int:
 
 
 def answer(report: dict[str, Any]) -> None:
-    """The last line of the output is the result; what a peer's own threads print before it does not matter."""
+    """Prints the result as the last line of the output; lines that a peer's threads print before it do not matter."""
     sys.stdout.write(json.dumps(report) + "\n")
     sys.stdout.flush()

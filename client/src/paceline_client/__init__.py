@@ -1,4 +1,4 @@
-"""The Python client of Paceline: every operation of its REST API, for programs that block and for those that do not."""
+"""The Python client of Paceline: every operation of its REST API, blocking and asynchronous."""
 
 from paceline_client.client import AsyncClient, Client
 from paceline_client.durations import Duration

@@ -1,4 +1,4 @@
-"""Answers of the service, read into models; and documents, written as it wants them."""
+"""Reads answers of the service into models, and writes documents in the form that the service takes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Reply(NamedTuple):
-    """An answer as it came. ``response`` is still open if it was asked for as a stream."""
+    """An answer as it came. ``response`` is still open if a stream was asked for."""
 
     status: int
     headers: Mapping[str, str]
@@ -28,24 +28,24 @@ class Reply(NamedTuple):
 
 
 class Model(msgspec.Struct, frozen=True):
-    """What the service answers. Fields that this version does not know are passed over."""
+    """An answer of the service. Fields that this version does not know are ignored."""
 
 
 class Page(Model, Generic[T], frozen=True):
-    """One page of a list; ``next_cursor`` leads to the next."""
+    """One page of a list; ``next_cursor`` leads to the next page."""
 
     items: list[T]
     next_cursor: str | None = None
 
 
 class Reader(Protocol[T_co]):
-    """Makes of a reply what the operation returns."""
+    """Turns a reply into the result of the operation."""
 
     def read(self, reply: Reply) -> T_co: ...
 
 
 class Json(Generic[T]):
-    """A JSON document of one type. A model with an ``etag`` gets it from the header."""
+    """Reads a JSON document of one type. A model with an ``etag`` gets it from the header."""
 
     def __init__(self, type_: type[T]) -> None:
         self.type = type_
@@ -60,7 +60,7 @@ class Json(Generic[T]):
 
 
 class IfChanged(Generic[T]):
-    """The same, or None for 304: it is still as its ETag says."""
+    """Reads a JSON document, or returns None for 304: it still has the ETag of the request."""
 
     def __init__(self, type_: type[T]) -> None:
         self.type = type_
@@ -71,7 +71,7 @@ class IfChanged(Generic[T]):
 
 
 class IfLeft(Generic[T]):
-    """A JSON document, or None for 204: nothing is left of it."""
+    """Reads a JSON document, or returns None for 204: nothing is left of it."""
 
     def __init__(self, type_: type[T]) -> None:
         self.type = type_
@@ -82,7 +82,7 @@ class IfLeft(Generic[T]):
 
 
 class Nothing:
-    """No body, or none that matters."""
+    """Reads nothing: there is no body, or it does not matter."""
 
     type = None
 
@@ -91,7 +91,7 @@ class Nothing:
 
 
 class Text:
-    """A text, whole."""
+    """Reads the whole body as text."""
 
     type = str
 
@@ -100,7 +100,7 @@ class Text:
 
 
 class Opened:
-    """The reply itself, whose body is still to be read. ``type``: what one line of it is."""
+    """Returns the reply itself, to read its body later. ``type`` is the type of one line."""
 
     def __init__(self, type_: Any) -> None:
         self.type = type_
@@ -110,7 +110,7 @@ class Opened:
 
 
 def decode(type_: Any, body: bytes) -> Any:
-    """The body as that type; UnexpectedAnswer if it is something else."""
+    """Returns the body as that type. Raises UnexpectedAnswer if it is something else."""
     try:
         return _decoder(type_).decode(body)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
@@ -120,12 +120,12 @@ def decode(type_: Any, body: bytes) -> Any:
 
 
 def encode(document: Any) -> bytes:
-    """The document as JSON, with durations as texts."""
+    """Returns the document as JSON, with durations as texts."""
     return _encode(plain(document))
 
 
 def plain(value: Any) -> Any:
-    """The value as the service wants it: every ``timedelta`` in it as a text, every aware ``datetime`` in UTC."""
+    """Returns the value in the service's form: every ``timedelta`` as a text, every aware ``datetime`` in UTC."""
     match value:
         case str() | int() | float() | None:
             return value
@@ -142,7 +142,7 @@ def plain(value: Any) -> Any:
 
 
 def document_of(value: Any) -> Any:
-    """The value with every model in it as a document; times and durations stay what they are."""
+    """Returns the value with every model in it as a document; times and durations stay as they are."""
     match value:
         case msgspec.Struct():
             return {name: document_of(getattr(value, name)) for name in value.__struct_fields__}
@@ -153,7 +153,7 @@ def document_of(value: Any) -> Any:
 
 
 _duration = lru_cache(maxsize=1_024)(Duration.parse)
-"""Few durations are written by people, and each many times by the service."""
+"""Cached, because people use few different durations, and the service repeats each many times."""
 
 
 @cache

@@ -1,8 +1,8 @@
-"""How an operation is written: once, as a description, for both clients.
+"""Descriptions of operations: each is written once, for both clients.
 
-A method of a resource describes what to do and does none of it. It returns a ``Call`` (one request), a plan (a
+A method of a resource describes an operation and does nothing else. It returns a ``Call`` (one request), a plan (a
 generator that yields calls and pauses, such as ``edit``), or a source of items (pages of a list, lines of a stream).
-The decorators ``operation`` and ``listing`` hand the description to the resource's transport. So a method of
+The decorators ``operation`` and ``listing`` pass the description to the resource's transport. So a method of
 ``Monitors[SyncTransport]`` returns its answer, and the same method of ``Monitors[AsyncTransport]`` a coroutine; type
 checkers see both.
 """
@@ -43,11 +43,11 @@ _REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One request and how its answer is read.
+    """One request, and how its answer is read.
 
-    ``path`` is the template of the route, ``places`` what stands in its braces. What is None in ``query`` and
-    ``headers`` is left out. ``repeatable``: doing it twice does what doing it once does, so a lost answer may be asked
-    for again.
+    ``path`` is the template of the route, ``places`` the values for its braces. None in ``query`` and ``headers`` is
+    left out. ``repeatable``: doing it twice has the same effect as once, so the request may be sent again if its answer
+    is lost.
     """
 
     method: str
@@ -59,10 +59,10 @@ class Call(Generic[T]):
     body: Any = None
     lines: Lines | None = None
     streamed: bool = False
-    """The answer is read while it comes."""
+    """True if the answer is read while it arrives."""
     repeatable: bool | None = None
     wait_s: float = 0.0
-    """How long the service may take on purpose, on top of the client's timeout."""
+    """How long the service may wait on purpose, in addition to the client's timeout."""
 
     @property
     def url(self) -> str:
@@ -75,7 +75,7 @@ class Call(Generic[T]):
         return self.method in _REPEATABLE if self.repeatable is None else self.repeatable
 
     def __iter__(self) -> Plan[T]:
-        """So that a plan says ``monitor = yield from call``."""
+        """Lets a plan write ``monitor = yield from call``."""
         answer: T = yield self
         return answer
 
@@ -92,18 +92,18 @@ class Sleep:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One try of a call; answered with a Reply or a NoAnswer."""
+    """One try of a call. Its result is a Reply or a NoAnswer."""
 
     call: Call[Any]
 
 
 Act: TypeAlias = "Call[Any] | Send | Sleep"
 Plan: TypeAlias = Generator[Act, Any, T]
-"""A generator that yields acts, gets their answers, and returns T. It knows nothing of sync and async."""
+"""A generator that yields acts, gets their results, and returns T. It is the same for sync and async."""
 
 
 class Described(Protocol[T_co]):
-    """A call or a plan: what ``operation`` takes."""
+    """A call or a plan, as ``operation`` takes it."""
 
     def __iter__(self) -> Generator[Act, Any, T_co]: ...
 
@@ -123,10 +123,10 @@ D = TypeVar("D")
 
 
 class _Method(Generic[R, P, D]):
-    """A method that hands what it describes to its resource's transport."""
+    """A method that passes its description to the resource's transport."""
 
     verb: ClassVar[str]
-    """The transport's method that does it."""
+    """Name of the transport's method that does it."""
 
     def __init__(self, describe: Callable[Concatenate[R, P], D]) -> None:
         @functools.wraps(describe)
@@ -142,7 +142,7 @@ class _Method(Generic[R, P, D]):
 
 
 class operation(_Method[R, P, Described[T]]):  # noqa: N801  a decorator
-    """Makes a method that describes a call or a plan one that does it."""
+    """Decorator: turns the description of a call or a plan into a method that does it."""
 
     verb = "run"
 
@@ -158,7 +158,7 @@ class operation(_Method[R, P, Described[T]]):  # noqa: N801  a decorator
 
 @dataclass(frozen=True, slots=True)
 class Pages(Generic[T]):
-    """A list, read page by page while somebody asks for more. ``limit``: how many items at most; None: all."""
+    """A list, read page by page as items are needed. ``limit``: the most items; None: all."""
 
     first: Call[Page[T]]
     limit: int | None = None
@@ -166,7 +166,7 @@ class Pages(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Stream(Generic[T]):
-    """Lines of an answer, read as they come. ``read`` makes an item of a line."""
+    """Lines of an answer, read as they come. ``read`` turns a line into an item."""
 
     call: Call[Reply]
     read: Callable[[bytes], T]
@@ -176,7 +176,7 @@ Source: TypeAlias = Pages[T] | Stream[T]
 
 
 class listing(_Method[R, P, Source[T]]):  # noqa: N801  a decorator
-    """Makes a method that describes a list or a stream one that iterates over it."""
+    """Decorator: turns the description of a list or a stream into a method that iterates over it."""
 
     verb = "items"
 
@@ -191,11 +191,14 @@ class listing(_Method[R, P, Source[T]]):  # noqa: N801  a decorator
 
 
 def given(**fields: Any) -> dict[str, Any]:
-    """The fields that were given: not those that are None."""
+    """Returns the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def _segment(value: str) -> str:
-    """A name as one part of a path. Bare dots would lead to another path: to the batch, where a record was meant."""
+    """Returns a name as one part of a path.
+
+    Dots alone are escaped: they would lead to another path, such as the batch.
+    """
     quoted = quote(value, safe="")
     return quoted if quoted.strip(".") else quoted.replace(".", "%2E")

@@ -1,4 +1,4 @@
-"""``Client`` and ``AsyncClient``: every operation of the REST API, grouped by what it is about."""
+"""``Client`` and ``AsyncClient``: every operation of the REST API, grouped by subject."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TIMEOUT_DEFAULT = "30s"
 
 
 class Operations(Service[Transport]):
-    """All resources over one transport; the operations of the service itself are its own methods."""
+    """All resources over one transport. Operations of the service itself are its own methods."""
 
     def __init__(self, transport: Transport) -> None:
         super().__init__(transport)
@@ -54,24 +54,24 @@ class Operations(Service[Transport]):
 
     @classmethod
     def _over(cls, transport: Transport) -> Self:
-        """A client over a transport that is there already."""
+        """Returns a client over an existing transport."""
         client = cls.__new__(cls)
         Operations.__init__(client, transport)
         return client
 
     @property
     def connection(self) -> Connection:
-        """Where the service is, and who asks."""
+        """Address of the service, token, and options."""
         return self._transport.connection
 
 
 class Client(Operations[SyncTransport]):
-    """A client whose methods return when the answer is there. May be shared by threads.
+    """A client whose methods return when the answer has come. May be shared by threads.
 
-    ``url`` and ``token`` are taken from ``PACELINE_URL`` and ``PACELINE_TOKEN`` when they are left out. ``timeout`` is
-    for each try of a request: to connect, and then between two pieces of the answer. ``tries``: how often a request is
-    sent at most, if it is safe to repeat. ``ca_file``: certificates to be trusted instead of the usual ones.
-    ``transport``: what carries requests instead of the network, as ``paceline.testing`` does.
+    ``url`` and ``token`` default to ``PACELINE_URL`` and ``PACELINE_TOKEN``. ``timeout`` is for each try of a request:
+    to connect, and then between two pieces of the answer. ``tries``: how often a request is sent at most, if it is safe
+    to repeat. ``ca_file``: certificates to trust instead of the usual ones. ``transport``: replaces the network, as
+    ``paceline.testing`` does.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class Client(Operations[SyncTransport]):
         super().__init__(SyncTransport(connection, http))
 
     def with_options(self, *, timeout: DurationLike | float | None = None, tries: int | None = None) -> Self:
-        """The same client, with its connections, and another timeout or number of tries."""
+        """Returns a client on the same connections, with another timeout or number of tries."""
         return self._over(self._transport.over(_with_options(self.connection, timeout, tries)))
 
     def run(self, described: Described[T]) -> T:
@@ -108,7 +108,7 @@ class Client(Operations[SyncTransport]):
 
 
 class AsyncClient(Operations[AsyncTransport]):
-    """The same with coroutines and ``async for``. Belongs to one event loop."""
+    """Like ``Client``, with coroutines and ``async for``. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -123,11 +123,11 @@ class AsyncClient(Operations[AsyncTransport]):
 
     @classmethod
     def over(cls, connection: Connection) -> Self:
-        """A client of the same service as another one."""
+        """Returns a client for the same service as another client's."""
         return cls._over(AsyncTransport(connection))
 
     def with_options(self, *, timeout: DurationLike | float | None = None, tries: int | None = None) -> Self:
-        """The same client, with its connections, and another timeout or number of tries."""
+        """Returns a client on the same connections, with another timeout or number of tries."""
         return self._over(self._transport.over(_with_options(self.connection, timeout, tries)))
 
     async def close(self) -> None:

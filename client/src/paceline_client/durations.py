@@ -12,11 +12,11 @@ _MS = timedelta(milliseconds=1)
 
 
 class Duration(timedelta):
-    """A ``timedelta`` whose text is Paceline's: ``str(Duration.parse("30s")) == "30s"``."""
+    """A ``timedelta`` with Paceline's text: ``str(Duration.parse("30s")) == "30s"``."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The duration that the text names; ValueError if it names none."""
+        """Returns the duration that the text names. Raises ValueError if it names none."""
         if (match := _DURATION.fullmatch(text)) is None:
             raise ValueError(f"{text!r} is no duration; write a whole number and ms, s, m, h or d, such as 30s")
         return cls(milliseconds=int(match[1]) * _UNITS_MS[match[2]])
@@ -26,13 +26,16 @@ class Duration(timedelta):
 
 
 DurationLike: TypeAlias = str | timedelta
-"""What every argument that is a duration takes: ``"30s"`` or ``timedelta(seconds=30)``."""
+"""Type of every argument that is a duration: ``"30s"`` or ``timedelta(seconds=30)``."""
 Date: TypeAlias = date
 DateLike: TypeAlias = str | date
 
 
 def duration_text(duration: DurationLike) -> str:
-    """The text of a duration, in the largest unit that divides it. A text stays as it is: the service judges it."""
+    """Returns the text of a duration, in the largest unit that divides it.
+
+    A text is returned as it is: the service checks it.
+    """
     if isinstance(duration, str):
         return duration
     ms, rest = divmod(duration, _MS)
@@ -43,7 +46,7 @@ def duration_text(duration: DurationLike) -> str:
 
 
 def seconds(duration: DurationLike | float) -> float:
-    """The duration in seconds; a bare number is seconds already."""
+    """Returns the duration in seconds; a bare number already is seconds."""
     if isinstance(duration, str):
         duration = Duration.parse(duration)
     return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)

@@ -1,4 +1,4 @@
-"""What lists and streams return: items, fetched while they are asked for."""
+"""Items of lists and streams, fetched as they are needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Items(Generic[T_co]):
-    """Items of a list or a stream. Each loop over it asks the service anew; nothing is kept."""
+    """Items of a list or a stream. Each loop asks the service again; nothing is kept."""
 
     def __init__(self, begin: Callable[[], Iterator[T_co]]) -> None:
         self._begin = begin
@@ -26,12 +26,12 @@ class Items(Generic[T_co]):
         return list(self)
 
     def to_pandas(self) -> pd.DataFrame:
-        """A data frame with a row for each item. Needs ``pip install 'paceline-client[pandas]'``."""
+        """Returns a data frame with a row for each item. Needs ``pip install 'paceline-client[pandas]'``."""
         return _frame(self)
 
 
 class AsyncItems(Generic[T_co]):
-    """The same for ``async for``."""
+    """Like ``Items``, for ``async for``."""
 
     def __init__(self, begin: Callable[[], AsyncIterator[T_co]]) -> None:
         self._begin = begin
@@ -43,12 +43,12 @@ class AsyncItems(Generic[T_co]):
         return [item async for item in self]
 
     async def to_pandas(self) -> pd.DataFrame:
-        """A data frame with a row for each item. Needs ``pip install 'paceline-client[pandas]'``."""
+        """Returns a data frame with a row for each item. Needs ``pip install 'paceline-client[pandas]'``."""
         return _frame(await self.to_list())
 
 
 def _frame(items: Iterable[Any]) -> pd.DataFrame:
-    """Documents inside an item become columns of their own, named with dots: ``result.avg``, ``schedule.counter``."""
+    """Returns a data frame. Documents inside an item become columns with dots: ``result.avg``, ``schedule.counter``."""
     import pandas as pd  # noqa: PLC0415  an extra, and slow to import
 
     return pd.json_normalize([document_of(item) for item in items])

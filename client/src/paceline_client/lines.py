@@ -1,4 +1,4 @@
-"""JSON documents, one to a line, both ways, in bounded memory."""
+"""Reads and writes JSON documents, one per line, in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import msgspec
 
 Documents: TypeAlias = Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]]
 Progress: TypeAlias = Callable[[int], object]
-"""Called with how many were done so far."""
+"""Called with how many documents were done so far."""
 CHUNK_BYTES = 65_536
 MEDIA = "application/x-ndjson"
 
 
 class Lines:
-    """Documents to be sent as lines, taken from their source as the network takes them.
+    """Documents to send as lines, read from their source as fast as the network takes them.
 
-    ``again``: the source can be read again from its beginning, as a list can and a generator cannot.
+    ``again``: the source can be read again from its beginning, like a list and unlike a generator.
     """
 
     def __init__(self, documents: Documents, progress: Progress | None = None) -> None:
@@ -26,7 +26,7 @@ class Lines:
         self.again = not isinstance(documents, Iterator | AsyncIterator)
 
     def chunks(self) -> Iterator[bytes]:
-        """For a blocking transport."""
+        """Yields chunks, for a blocking transport."""
         if not isinstance(self._documents, Iterable):
             raise TypeError("an asynchronous source of documents needs an AsyncClient")
         packer = _Packer(self._progress)
@@ -36,7 +36,7 @@ class Lines:
         yield packer.take()
 
     async def achunks(self) -> AsyncIterator[bytes]:
-        """For an asynchronous one."""
+        """Yields chunks, for an asynchronous transport."""
         if not isinstance(self._documents, AsyncIterable):
             for chunk in self.chunks():
                 yield chunk
@@ -49,7 +49,7 @@ class Lines:
 
 
 class _Packer:
-    """Gathers lines until a chunk is full."""
+    """Collects lines until a chunk is full."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._encoder = msgspec.json.Encoder()
@@ -58,14 +58,14 @@ class _Packer:
         self._count = 0
 
     def add(self, document: Mapping[str, Any]) -> bool:
-        """True if the chunk is full."""
+        """Adds a document. Returns True if the chunk is full."""
         self._encoder.encode_into(document, self._buffer, -1)
         self._buffer += b"\n"
         self._count += 1
         return len(self._buffer) >= CHUNK_BYTES
 
     def take(self) -> bytes:
-        """The chunk. Those before it have been taken by the network."""
+        """Returns the chunk. The network has taken all chunks before it."""
         chunk = bytes(self._buffer)
         self._buffer.clear()
         if self._progress is not None:
@@ -74,16 +74,16 @@ class _Packer:
 
 
 class LineSplitter:
-    """Makes lines of the pieces of a body."""
+    """Splits the pieces of a body into lines."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """The lines that are whole now."""
+        """Adds a piece. Returns the lines that are complete now."""
         *whole, self._rest = (self._rest + piece).split(b"\n")
         return [line for line in whole if line]
 
     def end(self) -> list[bytes]:
-        """The last line, if the body did not end with a line's end."""
+        """Returns the last line, if the body did not end with a line break."""
         return [self._rest] if self._rest.strip() else []

@@ -1,4 +1,4 @@
-"""Log lines with fields: through structlog where it is installed, else through ``logging``."""
+"""Log lines with fields: through structlog if it is installed, else through ``logging``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ NAME = "paceline_client"
 
 
 class Log(Protocol):
-    """An event in a word, and fields."""
+    """Logs an event, which is one word, with fields."""
 
     def info(self, event: str, **fields: Any) -> object: ...
     def warning(self, event: str, **fields: Any) -> object: ...
 
 
 class PlainLog:
-    """``logging`` with the fields as text: ``lease_lost run='alice/home#1@7'``."""
+    """Logs through ``logging`` with the fields as text: ``lease_lost run='alice/home#1@7'``."""
 
     def __init__(self) -> None:
         self._log = logging.getLogger(NAME)

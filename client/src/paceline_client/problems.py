@@ -36,7 +36,7 @@ class ClientError(Exception):
     """Any error of this package."""
 
     may_have_counted: bool = False
-    """True if the request, or an earlier try of it, may have been done although no answer says so."""
+    """True if the request, or an earlier try, may have been done although no answer says so."""
 
 
 class NoAnswer(ClientError):
@@ -59,7 +59,7 @@ class FieldError(msgspec.Struct, frozen=True):
 
 
 class ProblemDocument(msgspec.Struct, frozen=True):
-    """An RFC 9457 problem as the service writes it. The last four come with ``over_daily_credits``."""
+    """An RFC 9457 problem as the service writes it. The last four fields come with ``over_daily_credits``."""
 
     status: int
     code: str
@@ -116,7 +116,7 @@ class Unauthenticated(Problem, status=401):
 
 
 class OverBudget(Problem, status=402):
-    """The job costs more than is left of the user's day."""
+    """The job costs more than the user's credits that are left today."""
 
     @property
     def cost(self) -> int | None:
@@ -141,7 +141,7 @@ class Forbidden(Problem, status=403):
 
 
 class LimitReached(Forbidden, code="limit_reached"):
-    """The service has as many of these as it takes."""
+    """The service allows no more of these."""
 
 
 class NotFound(Problem, status=404):
@@ -149,11 +149,11 @@ class NotFound(Problem, status=404):
 
 
 class Conflict(Problem, status=409):
-    """The request does not go with what is there."""
+    """The request contradicts the current state."""
 
 
 class AlreadyExists(Conflict, code="already_exists"):
-    """It is there already."""
+    """It already exists."""
 
 
 class StaleLease(Conflict, code="stale_lease"):
@@ -165,11 +165,11 @@ class NotClaimable(Conflict, code="not_claimable"):
 
 
 class OwnerDisabled(Conflict, code="owner_disabled"):
-    """Nothing of a disabled user runs."""
+    """Nothing runs for a disabled user."""
 
 
 class JobFinished(Conflict, code="job_finished"):
-    """Nothing of the job is left to cancel."""
+    """Nothing is left of the job to cancel."""
 
 
 class PreconditionFailed(Problem, status=412):
@@ -192,7 +192,7 @@ _DOCUMENT = msgspec.json.Decoder(ProblemDocument)
 
 
 def problem_of(status: int, headers: Mapping[str, str], body: bytes) -> Problem:
-    """The exception for an answer from 400 on, also for one that is no problem document, such as a proxy's page."""
+    """Returns the exception for an answer from 400 on, even if it is no problem document, such as a proxy's page."""
     try:
         document = _DOCUMENT.decode(body)
     except (msgspec.DecodeError, msgspec.ValidationError):
@@ -203,6 +203,6 @@ def problem_of(status: int, headers: Mapping[str, str], body: bytes) -> Problem:
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds. The form with a date is not what Paceline sends; a proxy's is left aside."""
+    """Returns the seconds. The form with a date is ignored: Paceline does not send it, only proxies do."""
     text = headers.get("retry-after", "")
     return float(text) if text.isascii() and text.isdigit() else None

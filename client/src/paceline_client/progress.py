@@ -1,4 +1,4 @@
-"""How far a job is: a bar in a terminal or a notebook, or a function of your own."""
+"""Progress of a job: a bar in a terminal or a notebook, or your own function."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from paceline_client.models.jobs import JobStatus
 
 Show: TypeAlias = Callable[[JobStatus], object]
 ProgressLike: TypeAlias = Show | Literal[False] | None
-"""None: a bar where somebody looks. False: none. A function: called with each status."""
+"""None: a bar in a terminal or a notebook. False: no bar. A function: called with each status."""
 BAR_CHARS = 30
 
 
 @contextmanager
 def progress_of(progress: ProgressLike, title: str, file: TextIO | None = None) -> Iterator[Show]:
-    """A function that shows a status; what it has drawn is finished when the context ends."""
+    """Yields a function that shows a status, and completes its output when the context ends."""
     out = file or sys.stderr
     if callable(progress):
         yield progress
@@ -34,7 +34,7 @@ def progress_of(progress: ProgressLike, title: str, file: TextIO | None = None) 
 
 
 def bar_line(title: str, status: JobStatus) -> str:
-    """Such as ``j1 [#####.....] 5/10 running, 1 failed``."""
+    """Returns a line such as ``j1 [#####.....] 5/10 running, 1 failed``."""
     counts = status.counts
     full = BAR_CHARS * counts.ended // max(1, counts.total)
     failed = f", {counts.failed} failed" if counts.failed else ""

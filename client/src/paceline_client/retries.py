@@ -1,7 +1,7 @@
-"""Delivers a call: which failures are tried again, when, and what may have happened meanwhile.
+"""Delivers a call: decides which failures are tried again, when, and whether the request may have been done.
 
 Written as a plan, so that both transports do the same. The rule: a request that may have arrived is sent again only if
-doing it twice does what doing it once does. A request that surely did not arrive may always be sent again.
+doing it twice has the same effect as once. A request that surely did not arrive may always be sent again.
 """
 
 from __future__ import annotations
@@ -18,24 +18,27 @@ from paceline_client.problems import ClientError, NoAnswer, Problem, problem_of
 T = TypeVar("T")
 TRIES_DEFAULT = 4
 _UNSURE = frozenset({502, 503, 504})
-"""A proxy or a store gave up: whether the request was done is open."""
+"""A proxy or a store gave up: the request may or may not have been done."""
 _REFUSED = 429
 """Refused before anything was done."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """``tries_max`` counts the first one. Pauses are random up to a bound that doubles from ``base_s`` to ``cap_s``."""
+    """Limits of retries.
+
+    ``tries_max`` includes the first try. Pauses are random up to a bound that doubles from ``base_s`` to ``cap_s``.
+    """
 
     tries_max: int = TRIES_DEFAULT
     base_s: float = 0.25
     cap_s: float = 8.0
     retry_after_s_max: float = 60.0
-    """An answer that asks for more patience than this is raised."""
+    """If an answer asks to wait longer than this, it is raised."""
 
 
 def deliver(call: Call[T], retries: Retries, chance: Callable[[], float] = random.random) -> Plan[T]:
-    """Sends the call until it is answered, refused, or tried often enough; returns what its reader makes of it."""
+    """Sends the call until it is answered, refused, or tried often enough; returns the result of its reader."""
     unsure, tried = False, 0
     while True:
         got: Reply | NoAnswer = yield Send(call)
@@ -44,7 +47,7 @@ def deliver(call: Call[T], retries: Retries, chance: Callable[[], float] = rando
             return call.answer.read(got)
         error = got if isinstance(got, NoAnswer) else problem_of(got.status, got.headers, got.body)
         if unsure and call.method == "DELETE" and isinstance(got, Reply) and got.status == 404:
-            return call.answer.read(got)  # an earlier try removed it
+            return call.answer.read(got)  # an earlier try has removed it
         unsure = unsure or error.may_have_counted or (isinstance(error, Problem) and error.status in _UNSURE)
         error.may_have_counted = unsure
         pause_s = _pause_s(call, error, tried, retries, chance)
@@ -56,7 +59,7 @@ def deliver(call: Call[T], retries: Retries, chance: Callable[[], float] = rando
 def _pause_s(
     call: Call[T], error: ClientError, tried: int, retries: Retries, chance: Callable[[], float]
 ) -> float | None:
-    """How long to wait before the next try; None if there is to be none."""
+    """Returns how long to wait before the next try; None if there is none."""
     if tried >= retries.tries_max or not _may_try_again(call, error):
         return None
     pause_s = chance() * float(min(retries.cap_s, retries.base_s * 2**tried))

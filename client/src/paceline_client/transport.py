@@ -1,4 +1,4 @@
-"""The two transports: they send, pause and iterate as plans say, one blocking, one asynchronous. All else is shared."""
+"""The two transports, one blocking, one asynchronous: they send, pause and iterate as plans say. The rest is shared."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from paceline_client.retries import Retries, deliver
 
 T = TypeVar("T")
 PAGE_ITEMS = 100
-"""What the service puts on a page by itself; an operator may allow no more."""
+"""Items that the service puts on a page by default; the operator may allow no more."""
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 _JSON = {"content-type": "application/json"}
 _LINES = {"content-type": MEDIA}
@@ -28,7 +28,7 @@ _LINES = {"content-type": MEDIA}
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Where the service is, who asks, and how patiently."""
+    """Address of the service, token, timeout and retries."""
 
     url: str
     token: str = field(repr=False)
@@ -37,13 +37,13 @@ class Connection:
     retries: Retries = field(default_factory=Retries)
 
     def with_options(self, timeout_s: float | None, tries_max: int | None) -> Connection:
-        """The same service with another patience. None: as it is."""
+        """Returns the connection with another timeout or number of tries. None keeps the current one."""
         retries = self.retries if tries_max is None else replace(self.retries, tries_max=tries_max)
         return replace(self, timeout_s=self.timeout_s if timeout_s is None else timeout_s, retries=retries)
 
     @property
     def options(self) -> dict[str, Any]:
-        """Arguments that both clients of httpx take."""
+        """Arguments for both clients of httpx."""
         return {
             "base_url": self.url,
             "headers": {"authorization": f"Bearer {self.token}", "user-agent": "paceline-client"},
@@ -53,7 +53,7 @@ class Connection:
         }
 
     def request(self, http: httpx.Client | httpx.AsyncClient, call: Call[Any]) -> httpx.Request:
-        """The request of a call, but for the body of one that is sent in lines."""
+        """Returns the httpx request of a call."""
         headers = {name: value for name, value in call.headers.items() if value is not None}
         content: Any = None
         if call.body is not None:
@@ -73,18 +73,18 @@ class Connection:
 
 
 class SyncTransport:
-    """Blocks until the answer is there. May be shared by threads."""
+    """Blocks until the answer has come. May be shared by threads."""
 
     def __init__(self, connection: Connection, http: httpx.Client | None = None) -> None:
         self.connection = connection
         self._http = http or httpx.Client(**connection.options)
 
     def over(self, connection: Connection) -> Self:
-        """The same connections with other options."""
+        """Returns a transport on the same connections with other options."""
         return type(self)(connection, self._http)
 
     def run(self, described: Described[T]) -> T:
-        """Does what the call or plan says; returns what it returns. An error of an act is raised inside the plan."""
+        """Runs the call or plan and returns its result. An error of an act is raised inside the plan."""
         plan = iter(described)
         try:
             act = next(plan)
@@ -156,11 +156,11 @@ class AsyncTransport:
         self._http = http or httpx.AsyncClient(**connection.options)
 
     def over(self, connection: Connection) -> Self:
-        """The same connections with other options."""
+        """Returns a transport on the same connections with other options."""
         return type(self)(connection, self._http)
 
     async def run(self, described: Described[T]) -> T:
-        """Does what the call or plan says; returns what it returns. An error of an act is raised inside the plan."""
+        """Runs the call or plan and returns its result. An error of an act is raised inside the plan."""
         plan = iter(described)
         try:
             act = next(plan)
@@ -226,7 +226,7 @@ class AsyncTransport:
 
 
 class _PageWalk(Generic[T]):
-    """Which page comes next, and how many of its items are still wanted."""
+    """Position in a list: the next page, and how many items are still wanted."""
 
     def __init__(self, pages: Pages[T]) -> None:
         self._pages = pages
@@ -235,7 +235,7 @@ class _PageWalk(Generic[T]):
         self._ended = False
 
     def next_call(self) -> Call[Page[T]] | None:
-        """None when the list has ended, or enough has been taken."""
+        """Returns the call for the next page; None if the list has ended, or enough items were taken."""
         if self._ended or self._left == 0:
             return None
         size = None if self._left is None else min(self._left, PAGE_ITEMS)

@@ -1,4 +1,4 @@
-"""Sends a test message through a channel and waits for what comes of it: for the API and the command line."""
+"""Sends a test message through a channel and waits for the result. The API and the command line use it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from paceline.wiring import System, open_messenger
 
 LOOK_MS = 200
 LATE_MS = 5_000
-"""So long after its own deadline a message is waited for."""
+"""How long to wait for the message after its own deadline."""
 
 
 def send_test_message(system: System, user: str, channel_id: str, *, own: Sequence[tuple[str, int]] = ()) -> TrialView:
-    """Send one message and return its outcome. Blocks for as long as the service takes, within the deadline."""
+    """Sends one message and returns its outcome. Blocks for as long as the service takes, within the deadline."""
     channel = get_channel(system.store, user, channel_id)
     began_ms = system.clock.now_ms()
     order = deliver_test(

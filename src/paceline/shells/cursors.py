@@ -1,4 +1,4 @@
-"""Cursors of lists, the same over REST and on the command line: opaque, and valid for one list only."""
+"""Cursors of lists, the same in REST and on the command line: opaque, and valid for one list only."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _MARK = msgspec.json.Decoder(_Mark)
 
 
 def make_cursor(scope: str, position: Position) -> str:
-    """``scope`` names the list, so that a cursor of another list is refused instead of misread."""
+    """Makes a cursor. ``scope`` names the list, so that a cursor of another list is refused instead of misread."""
     return base64.urlsafe_b64encode(msgspec.json.encode((scope, position))).decode().rstrip("=")
 
 
 def next_cursor(scope: str, position: Position | None) -> str | None:
-    """The cursor of the position where the next page begins; None if this page is the last."""
+    """Returns the cursor of the position where the next page begins; None if this page is the last."""
     return None if position is None else make_cursor(scope, position)
 
 
 def position_of(cursor: str | None, scope: str, start: P) -> P:
-    """Where the page begins; ``start`` without a cursor, and of the same type as ``start``."""
+    """Returns the position where the page begins: that of the cursor, or ``start`` if there is no cursor."""
     if not cursor:
         return start
     mark = _decode(cursor)

@@ -33,7 +33,7 @@ LOOPBACK = "127.0.0.0/8"
 BATCH = "demo"
 RECORDS = 300
 WINDOW = "20m"
-"""A plan that begins late spreads over a quarter of it at least: about a run each second."""
+"""Window of the batch. A plan that begins late spreads over at least a quarter of it: about one run a second."""
 DATES_MAX = 60
 ACCOUNTS = ("demo-1", "demo-2")
 KEYS_EACH = 2
@@ -43,7 +43,7 @@ LEFT_BEHIND_MAX = 1_000
 
 
 class Demo(NamedTuple):
-    """The names and addresses that the welcome text shows."""
+    """Names and addresses that the welcome text shows."""
 
     user: str
     token: str
@@ -53,10 +53,10 @@ class Demo(NamedTuple):
 
 
 def demo_atlas(*, now_ms: int) -> AtlasSimulator:
-    """A RIPE Atlas that takes seconds where the real one takes minutes.
+    """Starts a RIPE Atlas simulator that takes seconds where the real one takes minutes.
 
-    Its clock is right, so that a ``stop_time`` of your own means what it says. Its ids go on from start to start: the
-    store remembers those of earlier ones, and no two measurements may have the same.
+    Its clock is right, so that a ``stop_time`` means what it says. Its ids continue from start to start: the store
+    remembers the earlier ones, and no two measurements may have the same id.
     """
     simulator = AtlasSimulator(
         Model(
@@ -75,7 +75,7 @@ def demo_atlas(*, now_ms: int) -> AtlasSimulator:
 
 
 def demo_settings(settings: Settings, *, atlas_url: str) -> Settings:
-    """Checks may reach this machine: the model server is nowhere else. RIPE is the simulator, and quick."""
+    """Returns settings that allow checks of this machine, where the model server runs, with the simulator as RIPE."""
     allowed = ",".join(filter(None, [settings.outbound_allow, LOOPBACK]))
     return settings.model_copy(
         update={
@@ -88,9 +88,10 @@ def demo_settings(settings: Settings, *, atlas_url: str) -> Settings:
 
 
 def prepare_demo(system: System, *, model_url: str, atlas: AtlasSimulator, started_ms: int) -> Demo:
-    """Doing it at every start leaves one user, one set of monitors and one batch, aimed at this start's server.
+    """Prepares the store for this start.
 
-    A job is small, so each start submits one of its own.
+    Repeated starts leave one user, one set of monitors and one batch, aimed at the newest server. Each start submits a
+    job of its own, because a job is small.
     """
     token = _fresh_token(system)
     _put_monitors(system, model_url)
@@ -108,7 +109,7 @@ def end_demo(system: System) -> None:
 
 
 def demo_monitors(model_url: str) -> dict[str, dict[str, Any]]:
-    """A monitor of every kind that works without the Internet."""
+    """Returns a monitor of every kind that works without the Internet."""
     parts = urlsplit(model_url)
     return {
         "web": {
@@ -140,7 +141,7 @@ def demo_monitors(model_url: str) -> dict[str, dict[str, Any]]:
 
 
 def demo_providers(model_url: str) -> dict[str, dict[str, Any]]:
-    """A provider that always answers well, and one that often fails."""
+    """Returns a provider that always answers well, and one that often fails."""
     return {
         "steady": {"base_url": model_url, "headers": {"X-Key": secrets.token_hex(8)}, "timeout": "5s"},
         "moody": {"base_url": model_url, "timeout": "5s", "retry": {"max_attempts": 4, "base": "200ms", "cap": "2s"}},
@@ -148,7 +149,7 @@ def demo_providers(model_url: str) -> dict[str, dict[str, Any]]:
 
 
 def demo_records() -> list[RecordSpec]:
-    """Every 50th is refused by its provider, and becomes a dead letter."""
+    """Returns the records of the batch. The provider refuses every 50th of them, which becomes a dead letter."""
     records = []
     for number in range(RECORDS):
         steady = number % 3 > 0
@@ -162,7 +163,7 @@ def demo_records() -> list[RecordSpec]:
 
 
 def demo_job() -> dict[str, Any]:
-    """A job with a measurement of every type."""
+    """Returns a job with a measurement of every type."""
     definitions: list[dict[str, Any]] = [
         {"type": "ping", "af": 4, "target": "192.0.2.1"},
         {"type": "ping", "af": 6, "target": "2001:db8::1", "packets": 5},
@@ -207,7 +208,7 @@ def _end_left_behind(system: System, *, started_ms: int) -> None:
 
 
 def _put_accounts(system: System, atlas: AtlasSimulator) -> None:
-    """The same names and keys at each start: what an earlier one left behind finds its account again."""
+    """Puts the accounts, with the same names and keys at each start, so that older jobs find their account."""
     store, now_ms = system.store, system.clock.now_ms()
     for name in ACCOUNTS:
         put_account_spec(store, name, AccountSpec())
@@ -220,7 +221,7 @@ def _put_accounts(system: System, atlas: AtlasSimulator) -> None:
 
 
 def _submit_job(system: System) -> str:
-    """Submits the demo's job. Returns its id, or the newest job's if the credits of the day are used up."""
+    """Submits the demo's job. Returns its id, or the newest job's id if the credits of the day are used up."""
     body = msgspec.json.encode(demo_job())
     try:
         done = submit_job(system.store, USER, body, limits=system.job_limits, now_ms=system.clock.now_ms())
@@ -230,7 +231,7 @@ def _submit_job(system: System) -> str:
 
 
 def _put_batch(system: System, model_url: str) -> None:
-    """The newest day that is not planned yet is planned now, so that something moves at every start."""
+    """Puts the providers, the batch and its records; plans the newest unplanned day, so that each start has runs."""
     store, now_ms = system.store, system.clock.now_ms()
     for name, document in demo_providers(model_url).items():
         put_provider(store, system.vault, name, msgspec.json.encode(document), now_ms=now_ms)
@@ -260,7 +261,7 @@ def _put_monitors(system: System, model_url: str) -> None:
 
 
 def _fresh_token(system: System) -> str:
-    """A token for this start; those of earlier starts are revoked, so that they do not pile up."""
+    """Returns a token for this start, and revokes those of earlier starts."""
     key, now_ms = system.secret_key, system.clock.now_ms()
     with suppress(AlreadyExists):  # an earlier start made it
         access.add_user(

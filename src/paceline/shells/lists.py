@@ -1,4 +1,4 @@
-"""Lists as REST and the command line both show them: a page of views, and the cursor of the next page."""
+"""Lists that REST and the command line show: each is a page of views, and the cursor of the next page."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ Listed = tuple[list[T], str | None]
 def first_of(
     found: Sequence[Row], limit: int, scope: str, *, at: Callable[[Row], Position], view: Callable[[Row], T]
 ) -> Listed[T]:
-    """A page of the rows that were found, of which one more than ``limit`` was asked for. ``at``: a row's position."""
+    """Returns a page of the rows; the caller read one row more than ``limit``. ``at`` returns a row's position."""
     cursor = make_cursor(scope, at(found[limit - 1])) if len(found) > limit else None
     return [view(one) for one in found[:limit]], cursor
 
 
 def list_monitors(system: System, query: MonitorQuery, *, cursor: str | None, limit: int) -> Listed[report.MonitorView]:
-    """The page may have few views, or none, and yet a next one."""
+    """Returns a page of monitors. A page may have few views, or none, although there is a next page."""
     scope = f"monitors {query.scope}"
     mark = read_mark(position_of(cursor, scope, ""))
     found = find_monitors(system.store, query, mark, limit=limit, now_ms=system.clock.now_ms())
@@ -41,7 +41,7 @@ def list_monitors(system: System, query: MonitorQuery, *, cursor: str | None, li
 
 
 def list_monitor_runs(system: System, monitor: Monitor, *, cursor: str | None, limit: int) -> Listed[report.RunView]:
-    """Newest first."""
+    """Returns a page of the monitor's runs, newest first."""
     scope = f"runs {monitor.generation}"
     before, now_ms = position_of(cursor, scope, 0) or None, system.clock.now_ms()
     views, following = report.monitor_runs(system.store, monitor, before=before, limit=limit, now_ms=now_ms)
@@ -49,7 +49,7 @@ def list_monitor_runs(system: System, monitor: Monitor, *, cursor: str | None, l
 
 
 def list_alerts(system: System, owner: str, *, cursor: str | None, limit: int) -> Listed[alert_report.AlertView]:
-    """Newest first."""
+    """Returns a page of the user's alerts, newest first."""
     scope = f"alerts {owner}"
     before = position_of(cursor, scope, "")
     views, following = alert_report.alert_views(system.store, owner, before=before, limit=limit)
@@ -57,7 +57,7 @@ def list_alerts(system: System, owner: str, *, cursor: str | None, limit: int) -
 
 
 def list_providers(system: System, *, cursor: str | None, limit: int) -> Listed[report.ProviderView]:
-    """In order of id."""
+    """Returns a page of providers in order of id."""
     now_ms = system.clock.now_ms()
     found = system.store.providers(after=position_of(cursor, "providers", ""), limit=limit + 1)
     return first_of(
@@ -70,7 +70,7 @@ def list_providers(system: System, *, cursor: str | None, limit: int) -> Listed[
 
 
 def list_batches(system: System, *, cursor: str | None, limit: int) -> Listed[report.BatchView]:
-    """In order of id."""
+    """Returns a page of batches in order of id."""
     now_ms = system.clock.now_ms()
     found = system.store.batches(after=position_of(cursor, "batches", ""), limit=limit + 1)
     return first_of(
@@ -81,7 +81,7 @@ def list_batches(system: System, *, cursor: str | None, limit: int) -> Listed[re
 def list_records(
     system: System, batch: Batch, provider: str | None, *, active: bool | None, cursor: str | None, limit: int
 ) -> Listed[RecordSpec]:
-    """In order of id."""
+    """Returns a page of the batch's records in order of id."""
     scope = f"records {batch.number} {provider} {active}"
     after = position_of(cursor, scope, "")
     found, following = system.store.find_records(batch, provider=provider, active=active, after=after, limit=limit)
@@ -89,20 +89,20 @@ def list_records(
 
 
 def list_days(system: System, batch: Batch, *, cursor: str | None, limit: int) -> Listed[days.DaySummary]:
-    """Newest first."""
+    """Returns a page of the batch's days, newest first."""
     scope = f"days {batch.number}"
     found = system.store.days(batch, before=position_of(cursor, scope, "") or None, limit=limit + 1)
     return first_of(found, limit, scope, at=lambda day: day.date, view=days.day_summary)
 
 
 def show_day(system: System, day: Day) -> days.DayReport:
-    """The day with its first providers, and the cursor of the list of the others."""
+    """Returns the day with its first providers, and the cursor of the list of the other providers."""
     shown = days.day_report(system.store, day)
     return msgspec.structs.replace(shown, next_cursor=next_cursor(_providers_of(day), shown.next_cursor))
 
 
 def list_day_providers(system: System, day: Day, *, cursor: str | None, limit: int) -> Listed[days.ProviderDay]:
-    """In order of id."""
+    """Returns a page of the day's providers in order of id."""
     after = position_of(cursor, _providers_of(day), "")
     views, following = days.day_providers(system.store, day, after=after, limit=limit)
     return views, next_cursor(_providers_of(day), following)
@@ -120,14 +120,14 @@ def list_day_runs(
 def list_dead_letters(
     system: System, choice: DeadChoice, *, cursor: str | None, limit: int
 ) -> Listed[days.CallRunView]:
-    """By provider and due time."""
+    """Returns a page of dead letters, by provider and due time."""
     scope = f"dead {choice.provider} {choice.batch} {choice.date}"
     runs, following = redrive.list_dead(system.store, choice, after=position_of(cursor, scope, 0), limit=limit)
     return [days.call_run_view(run) for run in runs], next_cursor(scope, following)
 
 
 def list_jobs(system: System, owner: str | None, *, cursor: str | None, limit: int) -> Listed[job_report.JobSummary]:
-    """Newest first: a user's, or everybody's."""
+    """Returns a page of a user's jobs, or of everybody's, newest first."""
     scope = "jobs" if owner is None else f"jobs {owner}"
     before = position_of(cursor, scope, 0) or None
     views, following = job_report.job_summaries(

@@ -1,4 +1,4 @@
-"""How the daemon logs: one line per event with fields, to stderr or a file, and never a secret."""
+"""Logging of the daemon: one line per event with fields, to stderr or a file, and never a secret."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import structlog
 MASK = "***"
 DEPTH_MAX = 6
 FILE_BYTES_MAX = 10_000_000
-"""A log file that is larger is put aside, and replaces the one that was put aside before."""
+"""A larger log file is renamed, and replaces the one that was renamed before."""
 _SECRET_NAMES = frozenset({"token", "secret", "authorization", "key", "password", "passwd", "cookie", "apikey"})
 _SECRET_TEXTS = (
     (re.compile(r"pl_[0-9A-Za-z]+_[0-9A-Za-z]+"), MASK),
@@ -29,14 +29,20 @@ LogFormat = Literal["auto", "json", "text"]
 
 
 def configure_logs(*, level: str, log_format: LogFormat, stream: TextIO | None = None) -> None:
-    """Text on a terminal and JSON elsewhere, unless told; the standard library's loggers speak the same way."""
+    """Logs to a stream: text on a terminal and JSON elsewhere, unless a format is set.
+
+    Covers the standard library's loggers.
+    """
     target = sys.stderr if stream is None else stream
     text = log_format == "text" or (log_format == "auto" and target.isatty())
     _log_to(_handler(logging.StreamHandler(target), text=text, colors=target.isatty()), level=level)
 
 
 def configure_log_file(file: Path, *, level: str, log_format: LogFormat) -> None:
-    """Appends to a file of mode 0600, as JSON unless told. Errors are shown on stderr too: somebody should look."""
+    """Logs to a file of mode 0600, as JSON unless a format is set.
+
+    Errors go to stderr too, so that somebody sees them.
+    """
     file.touch(mode=0o600)
     kept = RotatingFileHandler(file, maxBytes=FILE_BYTES_MAX, backupCount=1, encoding="utf-8")
     errors = _handler(logging.StreamHandler(sys.stderr), text=True, colors=sys.stderr.isatty())
@@ -58,7 +64,7 @@ def _log_to(*handlers: logging.Handler, level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = handlers
     root.setLevel(level.upper())
-    # The daemon says itself when it serves and stops; of the server only trouble is news.
+    # The daemon itself logs when it serves and stops; of the server's log only warnings and errors are of use.
     logging.getLogger("uvicorn").setLevel("DEBUG" if level == "debug" else "WARNING")
 
 
@@ -97,13 +103,13 @@ def warn_of_plain_http(host: str, *, tls: bool) -> None:
         structlog.get_logger("paceline").warning(
             "plain_http",
             host=host,
-            detail="Tokens and answers cross the network in the clear. Use --tls-cert and --tls-key, --tls-self-signed,"
+            detail="Tokens and answers cross the network unencrypted. Use --tls-cert and --tls-key, --tls-self-signed,"
             " or listen on 127.0.0.1 behind a proxy that speaks HTTPS.",
         )
 
 
 def redact(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Masks what is secret by its name, and what looks like a secret in any text."""
+    """Masks values whose names are secret, and parts of texts that look like secrets."""
     for name, value in event.items():
         if not name.startswith("_"):
             event[name] = _masked(name, value, depth=0)

@@ -316,7 +316,7 @@ def test_watch_without_a_running_daemon_says_how_to_start_one(lab: Program) -> N
     watchdog.cancel()
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=TIMEOUT_S)
-    assert "no daemon answers" in note
+    assert "no daemon runs" in note
     assert "paceline up" in note
     assert out.splitlines()[0].endswith("1 measurements, 60 credits reserved, 940 left today.")
     assert "1 queued, 0 sent" in out.splitlines()[1]

@@ -123,7 +123,7 @@ def test_commands_use_the_demo_store_if_there_is_no_other_and_say_so(program: Pr
     with program.running("up", "--demo", "--port", "0"):
         ended = program.run("monitor", "list", "--json")
         assert (ended.code, len(ended.document["items"])) == (0, 7)
-        assert "This is about the demo (sqlite:///paceline-demo.db)" in ended.err
+        assert "Using the store of the demo (sqlite:///paceline-demo.db)" in ended.err
         named = program.run("monitor", "list", "--store", "sqlite:///paceline.db")
         assert named.code == 3
         assert "There is one at sqlite:///paceline-demo.db" in named.err

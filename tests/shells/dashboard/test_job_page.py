@@ -25,7 +25,7 @@ def test_waiting_job_shows_how_many_measurements_wait_why_and_the_cost(stage: At
     made = submitted(stage.alice, job(3))
     text = text_of(stage.alice, f"/ui/jobs/{made}")
     assert "Place in the queue" in text
-    assert re.search(r"Wait to be sent 3 ", text)
+    assert re.search(r"Waiting to be sent 3 ", text)
     assert f"credits, at most {3 * COST}" in text
     assert "Download results" not in text
     body = stage.alice("GET", f"/ui/jobs/{made}").body.decode()

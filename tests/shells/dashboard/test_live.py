@@ -67,7 +67,7 @@ def test_revoked_token_ends_an_open_page(world: World, browser: Looking) -> None
     browser.until(lambda: browser.find("#enter"))
     browser.find("#token")[0].send_keys("pl_no_such")
     browser.press("Sign in")
-    browser.shows("#refused", "wrong, revoked or over")
+    browser.shows("#refused", "wrong, revoked or expired")
     browser.find("#token")[0].send_keys(alice.token or "")
     browser.press("Sign in")
     browser.shows("#view", "Jobs")

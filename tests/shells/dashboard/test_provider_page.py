@@ -28,7 +28,7 @@ def root(world: World) -> Client:
 
 def test_provider_list_shows_rate_places_queue_order_and_latency(world: World, root: Client) -> None:
     text = text_of(root, "/ui/providers")
-    assert "All providers are open. 12 calls wait for a time or a turn." in text
+    assert "All providers are open. 12 calls wait for their time or turn." in text
     assert re.search(
         r"shop https://shop.example.org/api Open 5/1s 0 of 4 12 next .+ priority \S Look at shop Pause", text
     )

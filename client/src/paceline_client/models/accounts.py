@@ -10,7 +10,7 @@ from paceline_client.models.states import AccountState, KeyState
 
 
 class Meter(Model, frozen=True):
-    """One limit: what is spent, reserved, used by others, and left."""
+    """One limit: how much is spent, reserved, used by others, and left."""
 
     spent: int
     held: int
@@ -21,7 +21,10 @@ class Meter(Model, frozen=True):
 
 
 class Usage(Model, frozen=True):
-    """All limits of an account. ``balance`` is None until RIPE has told it; ``balance_ends``: when it is used up."""
+    """All limits of an account.
+
+    ``balance`` is None until RIPE has reported it; ``balance_ends``: when it is used up.
+    """
 
     concurrent: Meter
     daily_results: Meter
@@ -52,7 +55,7 @@ class Key(Model, frozen=True):
 
 
 class AddedKey(Key, frozen=True):
-    """A key that was just added. ``unverified``: what could not be found out; None: nothing was asked."""
+    """A key that was just added. ``unverified``: what could not be checked; None: no check was made."""
 
     unverified: list[str] | None
 
@@ -76,7 +79,7 @@ class Account(Model, frozen=True):
 
 
 class AccountDefinition(TypedDict, total=False):
-    """An account to be put, or what an edit changes."""
+    """An account to put, or the fields that an edit changes."""
 
     concurrent: int
     daily_results: int

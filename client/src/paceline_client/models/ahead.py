@@ -1,4 +1,4 @@
-"""What the next hours look like."""
+"""Forecast of the next hours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AheadMinute(Model, frozen=True):
 
 
 class AheadWindow(AheadMinute, frozen=True):
-    """Starts in a window. ``busiest``: the minute in it with the most starts."""
+    """Starts in a window. ``busiest`` is the minute with the most starts."""
 
     busiest: AheadMinute
 
@@ -34,7 +34,7 @@ class AheadAsk(Model, frozen=True):
 
 
 class WorstMinute(Model, frozen=True):
-    """A minute in which a limit has the largest share of it asked for. ``share`` None: it allows nothing."""
+    """A minute in which the largest share of a limit is asked for. ``share`` is None if the limit allows nothing."""
 
     start: datetime
     kind: AheadKind
@@ -47,7 +47,7 @@ class WorstMinute(Model, frozen=True):
 
 
 class AheadPart(Model, frozen=True):
-    """One cadence, provider or account: its starts in all, in its busiest minute, and in each window."""
+    """One cadence, provider or account: its starts in total, in its busiest minute, and in each window."""
 
     kind: AheadKind
     name: str
@@ -57,7 +57,11 @@ class AheadPart(Model, frozen=True):
 
 
 class Ahead(Model, frozen=True):
-    """``user`` None: of everybody. ``left_out``: monitors that are not counted; ``complete``: whether all was read."""
+    """The next hours.
+
+    ``user`` is None for all users together. ``left_out``: monitors that are not counted. ``complete``: whether
+    everything was read.
+    """
 
     hours: int
     window: str

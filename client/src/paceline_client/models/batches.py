@@ -22,7 +22,7 @@ from paceline_client.models.states import (
 
 
 class Deleting(Model, frozen=True):
-    """How many of a batch's runs and records are deleted so far."""
+    """Progress of the deletion of a batch: how many of its runs and records are deleted so far."""
 
     since: datetime
     runs: int
@@ -49,7 +49,7 @@ class Batch(Model, frozen=True):
 
 
 class BatchDefinition(TypedDict, total=False):
-    """A batch to be put, or what an edit changes."""
+    """A batch to put, or the fields that an edit changes."""
 
     start: str
     window: DurationLike
@@ -61,7 +61,7 @@ class BatchDefinition(TypedDict, total=False):
 
 
 class RecordDocument(TypedDict):
-    """A record to be put: what is asked of which provider, once a day."""
+    """A record to put: what is asked of which provider, once a day."""
 
     id: str
     provider: str
@@ -77,7 +77,10 @@ class RecordDocument(TypedDict):
 
 
 class Record(Model, frozen=True):
-    """A record as it is stored. ``body`` is JSON; None: no body. What it leaves to its provider has its default."""
+    """A record as it is stored.
+
+    ``body`` is JSON; None: no body. Fields that the provider decides have their defaults.
+    """
 
     id: str
     provider: str
@@ -93,7 +96,7 @@ class Record(Model, frozen=True):
 
 
 class RefusedLine(Model, frozen=True):
-    """Why a line was refused."""
+    """A refused line, and why."""
 
     line: int
     id: str | None
@@ -102,7 +105,10 @@ class RefusedLine(Model, frozen=True):
 
 
 class RecordsPut(Model, frozen=True):
-    """How many of each. ``items`` has a disposition for each after ``put``, ``refusals`` the refused after ``load``."""
+    """Counts of records by disposition.
+
+    ``items`` has a disposition for each record after ``put``; ``refusals`` has the refused ones after ``load``.
+    """
 
     created: int
     replaced: int
@@ -113,7 +119,7 @@ class RecordsPut(Model, frozen=True):
 
 
 class Planned(Model, frozen=True):
-    """``already``: planned before. ``skipped``: ended at once, because their time has passed."""
+    """Result of a plan. ``already``: planned before. ``skipped``: ended at once, because their time has passed."""
 
     enqueued: int
     already: int
@@ -121,7 +127,10 @@ class Planned(Model, frozen=True):
 
 
 class Rerun(Model, frozen=True):
-    """``rerun`` numbers the round: its runs are `batch/record@date~rerun`. 0: there was nothing to run again."""
+    """Result of a rerun.
+
+    ``rerun`` is its number: its runs are `batch/record@date~rerun`. 0: nothing was to run again.
+    """
 
     enqueued: int
     rerun: int
@@ -155,7 +164,7 @@ class PlanWarning(Model, frozen=True):
 
 
 class ProviderPreview(Model, frozen=True):
-    """How a provider's records would be spread."""
+    """How the records of a provider would be spread."""
 
     provider: str
     records: int
@@ -203,7 +212,7 @@ class DayEnds(Model, frozen=True, rename={"from_": "from"}):
 
 
 class RunningDay(Model, frozen=True):
-    """The day of a batch whose window began last: how far it is. ``eta`` None: all ended, or the batch is paused."""
+    """The running day of a batch and its progress. ``eta`` is None if all runs have ended, or the batch is paused."""
 
     batch: str
     date: Date
@@ -313,19 +322,19 @@ class ClaimedRecord(Model, frozen=True):
 
 
 class RecordClaimAnswer(Model, frozen=True):
-    """Runs that were leased together, in the order in which they shall start."""
+    """Runs that were leased together, in the order in which they must start."""
 
     items: list[ClaimedRecord]
 
 
 class Redriven(Model, frozen=True):
-    """How many dead letters were put back."""
+    """How many dead letters were redriven."""
 
     redriven: int
 
 
 class Replayed(Model, frozen=True):
-    """Of messages in dead queues: sent again, stale and so deleted, and left because they cannot be read."""
+    """Counts of messages in dead queues: sent again, deleted because they are stale, and left because unreadable."""
 
     redriven: int
     dropped: int

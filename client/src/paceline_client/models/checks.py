@@ -1,4 +1,4 @@
-"""Checks of monitors, as documents: what is put is what is shown."""
+"""Checks of monitors, as documents: the same when they are put and when they are shown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from paceline_client.durations import DurationLike
 
 
 class HeaderExpect(TypedDict, total=False):
-    """What the value of a header must contain, or match; one of the two."""
+    """Text that the value of a header must contain, or pattern that it must match; one of the two."""
 
     contains: str | None
     matches: str | None
@@ -25,11 +25,11 @@ JsonExpect = TypedDict(
         "at_most": NotRequired[float | None],
     },
 )
-"""What a JSON answer has at a place. All that is given must hold, and something must be given."""
+"""Expectation about one place of a JSON answer. Everything that is given must hold, and something must be given."""
 
 
 class HttpExpect(TypedDict, total=False):
-    """What a good answer is. ``headers`` is the older form of ``header`` with ``contains``."""
+    """Conditions of a good answer. ``headers`` is the older form of ``header`` with ``contains``."""
 
     status: Sequence[int | str] | None
     body_contains: str | None
@@ -58,9 +58,9 @@ class BearerAuth(TypedDict):
 
 
 class HttpCheck(TypedDict):
-    """A request to a web address. What is secret is shown as ``***``; put back, it stays.
+    """A request to a web address. Secrets are shown as ``***``; put back like that, they are kept.
 
-    Secret are the values of ``headers`` and ``auth``, and ``body``.
+    The values of ``headers`` and ``auth``, and ``body``, are secret.
     """
 
     kind: Literal["http"]
@@ -86,14 +86,14 @@ class TcpCheck(TypedDict):
 
 
 class DnsExpect(TypedDict, total=False):
-    """``contains``: each must be among the answers. ``equals``: these are all the answers, in any order."""
+    """``contains``: each of these must be among the answers. ``equals``: these are all the answers, in any order."""
 
     contains: Sequence[str]
     equals: Sequence[str]
 
 
 class DnsCheck(TypedDict):
-    """A question to a name server."""
+    """A query to a name server."""
 
     kind: Literal["dns"]
     name: str
@@ -105,13 +105,13 @@ class DnsCheck(TypedDict):
 
 
 class TlsExpect(TypedDict, total=False):
-    """Counts instead of ``min_days`` if it is given."""
+    """Used instead of ``min_days`` if it is given."""
 
     days_left: int | None
 
 
 class TlsCheck(TypedDict):
-    """A certificate and the days that are left of it."""
+    """A certificate, and how many days it is still valid."""
 
     kind: Literal["tls"]
     host: str
@@ -123,17 +123,17 @@ class TlsCheck(TypedDict):
 
 
 class OutgoingCheck(TypedDict):
-    """Work for a checker of your own. Whatever else stands in it is handed over as it is."""
+    """Work for your own checker. Further fields are passed on as they are."""
 
     kind: Literal["outgoing"]
 
 
 CheckDocument: TypeAlias = HttpCheck | TcpCheck | DnsCheck | TlsCheck | OutgoingCheck
 CheckLike: TypeAlias = CheckDocument | Mapping[str, Any]
-"""What is taken for a check: also a document that no type knows, such as an outgoing one with fields of your own."""
+"""Every form of a check, including a document of an unknown type, such as an outgoing one with your own fields."""
 
 if TYPE_CHECKING:
     Check: TypeAlias = CheckDocument
 else:
-    # Read as it is: msgspec reads no union of documents, and a kind of a newer service must not break a read.
+    # Read as it is: msgspec reads no union of documents, and a check kind of a newer service must not break it.
     Check = dict[str, Any]

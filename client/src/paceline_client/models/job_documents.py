@@ -1,4 +1,4 @@
-"""Jobs as documents: what is submitted. Fields of a measurement are RIPE Atlas's own."""
+"""Jobs as documents to submit. Fields of a measurement are those of RIPE Atlas."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class ProbeTags(TypedDict, total=False):
 
 
 class Probes(TypedDict):
-    """Some of the probes that take part."""
+    """Probes that take part, chosen in one way."""
 
     requested: int
     type: Literal["area", "asn", "countries", "country", "msm", "prefix", "probes", "region"]
@@ -151,7 +151,7 @@ class MeasurementDocument(TypedDict):
 
 
 class JobDocument(TypedDict):
-    """A job. ``webhook`` is called, signed, when it has finished."""
+    """A job to submit. ``webhook`` is called, signed, when the job has finished."""
 
     measurements: Sequence[MeasurementDocument]
     title: NotRequired[str]

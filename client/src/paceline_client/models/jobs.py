@@ -11,7 +11,7 @@ from paceline_client.models.why import WhyEta
 
 
 class JobQuote(Model, frozen=True):
-    """What a job would cost at most, and whether that ``fits`` into what is left. Nothing was changed."""
+    """Highest cost of a job, and whether it ``fits`` into what is left. Nothing was changed."""
 
     cost: int
     credits_left: int
@@ -21,7 +21,10 @@ class JobQuote(Model, frozen=True):
 
 
 class JobAccepted(Model, frozen=True):
-    """``cost`` is the most it can be, and is reserved. ``again``: it was submitted before, under the same key."""
+    """A job that was accepted.
+
+    ``cost`` is its highest possible cost, which is reserved. ``again``: it was submitted before, with the same key.
+    """
 
     job: str
     cost: int
@@ -31,7 +34,7 @@ class JobAccepted(Model, frozen=True):
 
 
 class Counts(Model, frozen=True):
-    """How many measurements of a job are in which state."""
+    """How many measurements of a job are in each state."""
 
     queued: int = 0
     parked: int = 0
@@ -60,14 +63,14 @@ class Cost(Model, frozen=True):
 
 
 class AccountReason(Model, frozen=True):
-    """What is in the way of one account."""
+    """Why one account cannot send now."""
 
     account: str
     reason: str
 
 
 class Waiting(Model, frozen=True):
-    """Why something of a job waits. ``accounts`` is for admins, and None for others."""
+    """Why a job waits. ``accounts`` is for admins, and None for others."""
 
     reason: str
     next_try: datetime | None
@@ -97,10 +100,10 @@ class Measurement(Model, frozen=True):
 
 
 class JobStatus(Model, frozen=True):
-    """A job as it is now. ``finished``: every measurement has ended. ``success``: and every one ended well.
+    """A job as it is now. ``finished``: every measurement has ended. ``success``: every one has ended well.
 
-    ``place``: how many sends come before its next one; None: nothing of it waits to be sent. ``eta``: when its first
-    measurement is sent, and once that was, when its last one ends. ``reason``: what it waits for.
+    ``place``: how many sends come before its next one; None if nothing of it waits to be sent. ``eta``: when its first
+    measurement is sent; after that, when its last one ends. ``reason``: what it waits for.
     """
 
     job: str
@@ -147,7 +150,7 @@ class JobSummary(Model, frozen=True):
 
 
 class Result(Model, frozen=True):
-    """One result as RIPE has it, or the ``error`` that stands in its place."""
+    """One result as RIPE has it, or the ``error`` in its place."""
 
     measurement: int
     definition: int
@@ -158,7 +161,7 @@ class Result(Model, frozen=True):
 
 
 class ResultPlace(Model, frozen=True):
-    """A measurement at RIPE; in ``errors`` with what went wrong with it."""
+    """A measurement at RIPE; in ``errors``, with what went wrong."""
 
     measurement: int
     definition: int

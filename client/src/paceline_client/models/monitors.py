@@ -1,4 +1,4 @@
-"""Monitors, their runs, and what a checker claims and reports."""
+"""Monitors and their runs, and the claims and reports of checkers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Skipped(Model, frozen=True):
 
 
 class AlertPolicy(Model, frozen=True):
-    """After how many failures in a row it is failing, and after how many successes no longer; and who is told."""
+    """How many failures in a row make it failing, how many successes end that, and which channels are told."""
 
     after: int
     recover: int
@@ -54,7 +54,7 @@ class AlertPolicy(Model, frozen=True):
 
 
 class AlertDocument(TypedDict, total=False):
-    """When health turns, and through which channels it is told; without any, through the user's default ones."""
+    """When health changes, and which channels are told; without channels, the user's default ones."""
 
     after: int
     recover: int
@@ -62,7 +62,7 @@ class AlertDocument(TypedDict, total=False):
 
 
 class MonitorFigures(Model, frozen=True):
-    """The share of good time over 30 days, and the 95th percentile of latency over 90. None: nothing is known.
+    """Share of good time over 30 days, and 95th percentile of latency over 90. None if nothing is known.
 
     ``days`` and ``p50_days``: the share of good time and the median latency of each of the last 30 days, oldest first.
     """
@@ -117,21 +117,21 @@ class _MonitorOptions(TypedDict, total=False):
 
 
 class MonitorDefinition(_MonitorOptions):
-    """A monitor to be put: ``check``, and ``every`` or ``cron``."""
+    """A monitor to put: ``check``, and ``every`` or ``cron``."""
 
     check: CheckLike
 
 
 class MonitorItem(MonitorDefinition):
-    """One of many that are put together."""
+    """One of many monitors that are put together."""
 
     id: str
 
 
 class MonitorFilters(TypedDict, total=False):
-    """Which monitors a list has, and in which order. ``q``: part of the id or of the address, in any case.
+    """Filters and order of a list of monitors. ``q``: part of the id or of the address; case does not matter.
 
-    ``figures``: also how good each was; see ``Monitor.figures``.
+    ``figures``: adds ``Monitor.figures``, which says how good each monitor was.
     """
 
     tag: str | None
@@ -143,13 +143,13 @@ class MonitorFilters(TypedDict, total=False):
 
 
 class MonitorChanges(_MonitorOptions, total=False):
-    """What an edit or a patch changes. None removes a field."""
+    """Fields that an edit or a patch changes. None removes a field."""
 
     check: CheckLike
 
 
 class BulkResult(Model, frozen=True):
-    """What became of one item; ``error`` says why it was refused."""
+    """Result of one item; ``error`` says why it was refused."""
 
     id: str | None
     disposition: BulkDisposition
@@ -157,7 +157,7 @@ class BulkResult(Model, frozen=True):
 
 
 class BulkAnswer(Model, frozen=True):
-    """In the order of the request."""
+    """Results in the order of the request."""
 
     items: list[BulkResult]
 
@@ -182,20 +182,20 @@ class Run(Model, frozen=True):
 
 
 class RunNow(Model, frozen=True):
-    """The run that checks now."""
+    """The run that was started by ``run``, or the open one."""
 
     run: str
 
 
 class Upcoming(Model, frozen=True):
-    """When a monitor fires next; ``reason`` says why never."""
+    """The next times of a monitor; ``reason`` says why there are none."""
 
     items: list[datetime]
     reason: UpcomingReason | None = None
 
 
 class Latency(Model, frozen=True):
-    """Of good outcomes, in milliseconds, at most 2.5 % off."""
+    """Latency of good outcomes, in milliseconds, at most 2.5 % off."""
 
     p50: float | None
     p95: float | None
@@ -203,7 +203,7 @@ class Latency(Model, frozen=True):
 
 
 class Incident(Model, frozen=True):
-    """From the first failed run to the next good one. ``ended`` None: it goes on."""
+    """Time from the first failed run to the next good one. ``ended`` is None while it lasts."""
 
     began: datetime
     ended: datetime | None
@@ -211,7 +211,7 @@ class Incident(Model, frozen=True):
 
 
 class UptimeDay(Model, frozen=True):
-    """One UTC day: ``share`` of ``known_s`` that was good."""
+    """One UTC day. ``share`` is the good part of ``known_s``."""
 
     date: Date
     share: float | None
@@ -226,7 +226,7 @@ class UptimeDay(Model, frozen=True):
 
 
 class SharesSince(Model, frozen=True):
-    """Where the time begins that each share covers; it goes on until now."""
+    """Beginning of the time that each share covers; it lasts until now."""
 
     since_1d: datetime = msgspec.field(name="1d")
     since_7d: datetime = msgspec.field(name="7d")
@@ -235,7 +235,7 @@ class SharesSince(Model, frozen=True):
 
 
 class Uptime(Model, frozen=True):
-    """Shares of good time in the last 1, 7, 30 and 90 whole UTC days and the running one. None: nothing is known."""
+    """Shares of good time in the last 1, 7, 30 and 90 whole UTC days and the running one. None if nothing is known."""
 
     share_1d: float | None = msgspec.field(name="1d")
     share_7d: float | None = msgspec.field(name="7d")
@@ -277,7 +277,7 @@ class OutcomeItem(TypedDict):
 
 
 class OutcomeResult(Model, frozen=True):
-    """What became of one report: ``state`` says how the run ended, ``error`` why the report does not count."""
+    """Result of one report: ``state`` says how the run ended, ``error`` why the report does not count."""
 
     run: str | None
     disposition: OutcomeDisposition
@@ -286,12 +286,12 @@ class OutcomeResult(Model, frozen=True):
 
 
 class OutcomesAnswer(Model, frozen=True):
-    """In the order of the request."""
+    """Results in the order of the request."""
 
     items: list[OutcomeResult]
 
 
 class ExtendAnswer(Model, frozen=True):
-    """Until when the lease holds now."""
+    """New end of the lease."""
 
     lease_until: datetime

@@ -20,14 +20,14 @@ class RetryPolicy(Model, frozen=True):
 
 
 class Breaker(Model, frozen=True):
-    """After so many bad calls in a row the provider is closed for a while."""
+    """Closes the provider for a while after this many bad calls in a row."""
 
     failures: int
     open_for: Duration
 
 
 class Standing(Model, frozen=True):
-    """How a provider is doing."""
+    """State of a provider."""
 
     state: StandingState
     reason: str
@@ -39,7 +39,7 @@ class Standing(Model, frozen=True):
 
 
 class Expect(Model, frozen=True):
-    """What statuses mean: numbers, and classes such as "4xx"."""
+    """Meaning of statuses: numbers, and classes such as "4xx"."""
 
     done: tuple[int | str, ...] = ()
     failed: tuple[int | str, ...] = ()
@@ -47,7 +47,7 @@ class Expect(Model, frozen=True):
 
 
 class ExpectDocument(TypedDict, total=False):
-    """What statuses mean: numbers, and classes such as "4xx". Those that no list names mean what they always do."""
+    """Meaning of statuses: numbers, and classes such as "4xx". Statuses in no list keep their usual meaning."""
 
     done: Sequence[int | str]
     failed: Sequence[int | str]
@@ -55,9 +55,9 @@ class ExpectDocument(TypedDict, total=False):
 
 
 class Provider(Model, frozen=True):
-    """A provider as it is stored, and how it is doing. ``etag`` is None in lists.
+    """A provider as it is stored, and its state. ``etag`` is None in lists.
 
-    ``latency_ms``: the mean of its newest calls that were done, in lists that are asked for figures.
+    ``latency_ms``: the mean of its newest successful calls, in lists with figures.
     """
 
     id: str
@@ -93,14 +93,17 @@ class RetryDocument(TypedDict, total=False):
 
 
 class BreakerDocument(TypedDict, total=False):
-    """After so many bad calls in a row the provider is closed for a while."""
+    """Closes the provider for a while after this many bad calls in a row."""
 
     failures: int
     open_for: DurationLike
 
 
 class ProviderDefinition(TypedDict, total=False):
-    """A provider to be put, or what an edit changes: None means the default. Kind ``http`` needs a ``base_url``."""
+    """A provider to put, or the fields that an edit changes.
+
+    None is the default. Kind ``http`` needs a ``base_url``.
+    """
 
     kind: ProviderKind
     base_url: str

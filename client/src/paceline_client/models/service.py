@@ -20,14 +20,14 @@ class User(Model, frozen=True):
 
 
 class NewUser(Model, frozen=True):
-    """``token`` is shown this once."""
+    """A new user. ``token`` is shown only this once."""
 
     user: str
     token: str
 
 
 class Token(Model, frozen=True):
-    """A token without its secret. ``scope``: what it may do; None: all that its user may."""
+    """A token without its secret. ``scope`` says what it may do; None: all that its user may."""
 
     id: str
     label: str
@@ -37,7 +37,7 @@ class Token(Model, frozen=True):
 
 
 class NewToken(Token, frozen=True):
-    """``token`` is shown this once."""
+    """A new token. ``token`` is shown only this once."""
 
     token: str
 
@@ -54,7 +54,7 @@ class Budget(Model, frozen=True):
 
 
 class WebhookSecret(Model, frozen=True):
-    """What a user's webhooks are signed with."""
+    """Secret that signs a user's webhooks."""
 
     secret: str
 
@@ -91,14 +91,14 @@ class AccountAside(Model, frozen=True):
 
 
 class AtlasPause(Model, frozen=True):
-    """RIPE asked to wait: no account sends before this time."""
+    """Pause that RIPE asked for: no account sends before this time."""
 
     until: datetime
     reason: str
 
 
 class Status(Model, frozen=True):
-    """Counts and ages of everything. ``store``: the engine and where it is."""
+    """Counts and ages of everything. ``store``: the engine and its place."""
 
     users: int
     monitors: int
@@ -131,7 +131,7 @@ class Status(Model, frozen=True):
 
 
 class Alive(Model, frozen=True):
-    """The process answers."""
+    """Sign that the process answers."""
 
     status: str = "ok"
 
@@ -145,7 +145,7 @@ class Loop(Model, frozen=True):
 
 
 class Ready(Model, frozen=True):
-    """The store can be written and every loop turns."""
+    """State of the service: the store can be written and every loop turns."""
 
     status: str
     loops: list[Loop]

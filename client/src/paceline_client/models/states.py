@@ -59,4 +59,4 @@ else:
     AlertState = ChannelKind = DeliveryState = Event = str
 
 OutcomeStatus = Literal["failed", "ok", "retry"]
-"""What a checker reports."""
+"""Outcomes that a checker can report."""

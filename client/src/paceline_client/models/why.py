@@ -1,4 +1,4 @@
-"""Why a run waits, or went as it did."""
+"""Explanations: why a run waits, or how it went."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ Link = Literal[
 
 
 class WhyLink(Model, frozen=True):
-    """One reason. ``until`` None: not known, or until somebody does what ``change`` says; in the past: it is over."""
+    """One reason.
+
+    ``until`` is None if unknown, or if somebody must do what ``change`` says; in the past, it is over.
+    """
 
     link: Link
     text: str
@@ -35,14 +38,14 @@ class WhyLink(Model, frozen=True):
 
 
 class WhyEta(Model, frozen=True, rename={"from_": "from"}):
-    """When a run starts or a job ends, if nothing new comes and nobody changes anything; equal times: exactly then."""
+    """When a run starts or a job ends, if nothing else comes and nobody changes anything. Equal times are exact."""
 
     from_: datetime
     to: datetime
 
 
 class Why(Model, frozen=True):
-    """The chain of reasons of a run. ``run`` None: there is none, and the chain says why."""
+    """Chain of reasons of a run. ``run`` is None if there is no run; then the chain says why."""
 
     run: str | None
     state: str

@@ -14,7 +14,7 @@ from paceline_client.resources.editing import guarded_edit
 _ACCOUNT = "/v1/accounts/{account}"
 _KEY = f"{_ACCOUNT}/keys/{{key_id}}"
 TRIAL_S = 120.0
-"""A new key is tried at RIPE first."""
+"""Extra time for adding a key, because it is tried at RIPE first."""
 
 
 class Accounts(Resource[Transport]):
@@ -29,33 +29,33 @@ class Accounts(Resource[Transport]):
         if_none_match: str | None = None,
         **fields: Unpack[AccountDefinition],
     ) -> Call[Account]:
-        """Creates the account or replaces its limits. What is left out is the default."""
+        """Creates the account or replaces its limits. Fields that are left out get their defaults."""
         headers = {"If-Match": if_match, "If-None-Match": if_none_match}
         return Call("PUT", _ACCOUNT, Json(Account), {"account": account}, headers=headers, body=given(**fields))
 
     @operation
     def get(self, account: str) -> Call[Account]:
-        """The account with usage, state, reason and keys."""
+        """Returns the account with usage, state, reason and keys."""
         return Call("GET", _ACCOUNT, Json(Account), {"account": account})
 
     @operation
     def get_if_changed(self, account: str, *, if_none_match: str) -> Call[Account | None]:
-        """The account, or None if its limits are still those with this ETag."""
+        """Returns the account, or None if its limits still have this ETag."""
         headers = {"If-None-Match": if_none_match}
         return Call("GET", _ACCOUNT, IfChanged(Account), {"account": account}, headers=headers)
 
     @operation
     def edit(self, account: str, change: Callable[[Account], AccountDefinition]) -> Plan[Account]:
-        """Reads the account, puts what ``change`` makes of it, and does so again if somebody else was faster.
+        """Reads the account, puts the changes of ``change``, and repeats both if somebody else was faster.
 
-        ``change`` gets the account and returns the limits that are to be different, such as ``{"enabled": False}``.
+        ``change`` gets the account and returns the limits to change, such as ``{"enabled": False}``.
         """
         read, put = Accounts.get.describe(self, account), partial(Accounts.put.describe, self, account)
         return guarded_edit(read, put, AccountDefinition, change)
 
     @listing
     def list(self, *, limit: int | None = None) -> Pages[Account]:
-        """All accounts in order of id, with usage, state and reason."""
+        """Lists all accounts in order of id, with usage, state and reason."""
         return Pages(Call("GET", "/v1/accounts", Json(Page[Account])), limit)
 
 
@@ -72,7 +72,7 @@ class Keys(Resource[Transport]):
 
     @operation
     def get(self, account: str, key_id: str) -> Call[Key]:
-        """The key without its secret."""
+        """Returns the key without its secret."""
         return Call("GET", _KEY, Json(Key), {"account": account, "key_id": key_id})
 
     @operation

@@ -11,11 +11,11 @@ from paceline_client.models.states import ChannelKind
 _USER = "/v1/users/{user}"
 _CHANNEL = _USER + "/channels/{channel}"
 TEST_S = 40.0
-"""So long a service may take to answer a test message."""
+"""How long a service may take to answer a test message."""
 
 
 class Channels(Resource[Transport]):
-    """Channels of a user. ``user`` is whose: ``me``, or for admins anybody."""
+    """Channels of a user. ``user`` is ``me``, or for admins any user."""
 
     @operation
     def put(
@@ -29,19 +29,19 @@ class Channels(Resource[Transport]):
         if_match: str | None = None,
         if_none_match: str | None = None,
     ) -> Call[Channel]:
-        """Creates the channel or replaces it. ``url="***"`` keeps the one that is stored."""
+        """Creates the channel or replaces it. ``url="***"`` keeps the stored one."""
         headers = {"If-Match": if_match, "If-None-Match": if_none_match}
         body = given(kind=kind, url=url, default=default)
         return Call("PUT", _CHANNEL, Json(Channel), {"user": user, "channel": channel}, headers=headers, body=body)
 
     @operation
     def get(self, channel: str, *, user: str = "me") -> Call[Channel]:
-        """The channel, without its URL."""
+        """Returns the channel, without its URL."""
         return Call("GET", _CHANNEL, Json(Channel), {"user": user, "channel": channel})
 
     @operation
     def get_if_changed(self, channel: str, *, if_none_match: str, user: str = "me") -> Call[Channel | None]:
-        """The channel, or None if it still has this ETag."""
+        """Returns the channel, or None if it still has this ETag."""
         headers = {"If-None-Match": if_none_match}
         return Call("GET", _CHANNEL, IfChanged(Channel), {"user": user, "channel": channel}, headers=headers)
 
@@ -52,41 +52,41 @@ class Channels(Resource[Transport]):
 
     @listing
     def list(self, *, user: str = "me", limit: int | None = None) -> Pages[Channel]:
-        """The user's channels in order of id."""
+        """Lists the user's channels in order of id."""
         return Pages(Call("GET", f"{_USER}/channels", Json(Page[Channel]), {"user": user}), limit)
 
     @operation
     def test(self, channel: str, *, user: str = "me") -> Call[Trial]:
-        """Sends one message through the channel now and returns what came of it."""
+        """Sends one message through the channel now and returns the result."""
         places = {"user": user, "channel": channel}
         return Call("POST", f"{_CHANNEL}/test", Json(Trial), places, wait_s=TEST_S)
 
 
 class Silences(Resource[Transport]):
-    """Silences of a user; one of a single monitor is begun by ``client.monitors.silence``."""
+    """Silences of a user. ``client.monitors.silence`` begins one for a single monitor."""
 
     @operation
     def add(self, tag: str, *, lasting: DurationLike, reason: str = "", user: str = "me") -> Call[Silence]:
-        """Holds back the alerts of all monitors with the tag for so long; their runs go on."""
+        """Holds back the alerts of all monitors with the tag for this time; their runs go on."""
         body = given(tag=tag, reason=reason) | {"for": lasting}
         return Call("POST", f"{_USER}/silences", Json(Silence), {"user": user}, body=body)
 
     @listing
     def list(self, *, user: str = "me", limit: int | None = None) -> Pages[Silence]:
-        """The user's silences in force."""
+        """Lists the user's silences in force."""
         return Pages(Call("GET", f"{_USER}/silences", Json(Page[Silence]), {"user": user}), limit)
 
     @operation
     def end(self, silence: str, *, user: str = "me") -> Call[None]:
-        """Ends a silence early; a failure that it held back and that lasts is told."""
+        """Ends a silence early. A failure that it held back, and that still lasts, is told."""
         places = {"user": user, "silence_id": silence}
         return Call("DELETE", f"{_USER}/silences/{{silence_id}}", Nothing(), places)
 
 
 class Alerts(Resource[Transport]):
-    """What a user was told."""
+    """Alerts that a user was told."""
 
     @listing
     def list(self, *, user: str = "me", limit: int | None = None) -> Pages[Alert]:
-        """The user's alerts, newest first."""
+        """Lists the user's alerts, newest first."""
         return Pages(Call("GET", f"{_USER}/alerts", Json(Page[Alert]), {"user": user}), limit)

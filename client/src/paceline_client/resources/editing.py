@@ -1,4 +1,4 @@
-"""Guarded edits: read, change, put with the ETag, and again if somebody else was faster."""
+"""Guarded edits: read, change, put with the ETag, and repeat if somebody else was faster."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ M = TypeVar("M", bound=Tagged)
 def guarded_edit(
     read: Described[M], put: Callable[..., Described[M]], definition: type, change: Callable[[M], Mapping[str, object]]
 ) -> Plan[M]:
-    """Puts the changed definition only onto the one that was read; returns the new one.
+    """Puts the changed definition only if the stored one is still the one that was read. Returns the new one.
 
-    ``definition`` is the document that ``put`` takes. ``change`` gets what is stored and returns the fields that are to
-    be different.
+    ``definition`` is the document that ``put`` takes. ``change`` gets the stored model and returns the fields to
+    change.
 
-    If a put was cut off and then refused, it may be our own that made the difference: changing it again could do the
-    change twice. What is stored then decides: it is what we wanted, or the refusal is raised.
+    If a put was cut off and the next one is refused, our own put may have made the difference, and a repetition could
+    apply the change twice. Then the stored definition decides: if it is the wanted one, it is returned, else the
+    refusal is raised.
     """
     names = tuple(definition.__annotations__)
     for _ in range(EDITS_MAX):
@@ -50,6 +51,6 @@ def guarded_edit(
 
 
 def _definition(model: Any, names: Iterable[str]) -> dict[str, Any]:
-    """The fields of a model that a put takes, as a document."""
+    """Returns the fields of a model that a put takes, as a document."""
     values = {name: getattr(model, name) for name in names}
     return {name: plain(document_of(value)) for name, value in values.items() if value is not None}

@@ -16,22 +16,23 @@ from paceline_client.progress import ProgressLike, progress_of
 from paceline_client.transport import AsyncTransport, SyncTransport
 
 RESULTS_S = 600.0
-"""RIPE may take its time for the next line."""
+"""Longest wait for the next line from RIPE."""
 LOOK_S_MIN, LOOK_S_MAX = 0.5, 10.0
 _JOB = "/v1/jobs/{job}"
 
 
 class Jobs(Resource[Transport]):
-    """Jobs: your own, or for admins everybody's."""
+    """Jobs: your own, or for admins those of all users."""
 
     @operation
     def submit(
         self, document: JobDocument, *, user: str | None = None, idempotency_key: str | None = None
     ) -> Plan[JobHandle[Transport]]:
-        """Prices the job, reserves its highest cost and submits it, whole or not at all.
+        """Prices the job, reserves its highest cost and submits it, completely or not at all.
 
-        Without an ``idempotency_key`` one is drawn, so a lost answer is asked for again and nothing is submitted twice.
-        Give your own to be safe across restarts of your program. ``user``: for whom, for admins.
+        Without an ``idempotency_key`` a random one is used, so that the request can be sent again after a lost answer
+        without submitting twice. Give your own key to be safe across restarts of your program. ``user``: the owner, for
+        admins.
         """
         headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
         accepted = yield from Call(
@@ -47,47 +48,47 @@ class Jobs(Resource[Transport]):
 
     @operation
     def quote(self, document: JobDocument, *, user: str | None = None) -> Call[JobQuote]:
-        """What the job would cost at most, and whether that fits; changes nothing."""
+        """Returns the highest cost of the job, and whether it fits; changes nothing."""
         query = {"dry_run": "true", "user": user}
         return Call("POST", "/v1/jobs", Json(JobQuote), query=query, body=document, repeatable=True)
 
     @listing
     def list(self, *, user: str | None = None, limit: int | None = None) -> Pages[JobSummary]:
-        """Jobs, newest first."""
+        """Lists jobs, newest first."""
         return Pages(Call("GET", "/v1/jobs", Json(Page[JobSummary]), query={"user": user}), limit)
 
     @operation
     def get(self, job: str, *, measurements: bool = True) -> Call[JobStatus]:
-        """The job as it is now. ``measurements=False`` leaves them out, for programs that look often."""
+        """Returns the job as it is now. ``measurements=False`` leaves them out, for programs that look often."""
         return _get(job, measurements=measurements)
 
     @operation
     def why(self, job: str) -> Call[Why]:
-        """Why the job is not done: of its first measurement that waits or runs."""
+        """Explains why the job is not done, by its first measurement that waits or runs."""
         return Call("GET", "/v1/jobs/{job}/why", Json(Why), {"job": job})
 
     @operation
     def cancel(self, job: str) -> Call[JobStatus]:
-        """Cancels what has not ended: what was not sent is refunded, what runs is stopped soon."""
+        """Cancels the job: measurements that were not sent are refunded, running ones are stopped soon."""
         return _cancel(job)
 
     @listing
     def results(self, job: str) -> Stream[Result]:
-        """Results as RIPE has them now, streamed."""
+        """Streams the results as RIPE has them now."""
         return _results(job)
 
     @listing
     def results_by_target(self, job: str) -> Stream[TargetResults]:
-        """The same with one item for each target. All results of one target are in memory together."""
+        """Streams one item for each target. All results of one target are in memory together."""
         return _results_by_target(job)
 
     def open(self, job: str) -> JobHandle[Transport]:
-        """The handle of a job that was submitted before; asks nothing yet."""
+        """Returns the handle of a job that was submitted before; sends no request."""
         return JobHandle(self._transport, job)
 
 
 class JobHandle(Resource[Transport]):
-    """One job. ``accepted`` is what the service said when it was submitted; None if it was opened by its id."""
+    """One job. ``accepted`` is the answer to its submission; None if it was opened by its id."""
 
     def __init__(self, transport: Transport, job: str, accepted: JobAccepted | None = None) -> None:
         super().__init__(transport)
@@ -99,15 +100,15 @@ class JobHandle(Resource[Transport]):
 
     @operation
     def status(self, *, measurements: bool = True) -> Call[JobStatus]:
-        """The job as it is now."""
+        """Returns the job as it is now."""
         return _get(self.id, measurements=measurements)
 
     @operation
     def wait(self, *, timeout: DurationLike | float | None = None, progress: ProgressLike = None) -> Plan[JobStatus]:
         """Waits until every measurement has ended; returns the job with its measurements.
 
-        ``timeout``: TimeoutError after so long; the job goes on. ``progress``: None shows a bar in a terminal or a
-        notebook, False none, and a function is called with a JobStatus after each look.
+        ``timeout``: raises TimeoutError after this time; the job goes on. ``progress``: None shows a bar in a terminal
+        or a notebook, False none, and a function is called with a JobStatus after each look.
         """
         deadline_s = None if timeout is None else time.monotonic() + seconds(timeout)
         look_s = LOOK_S_MIN
@@ -125,17 +126,17 @@ class JobHandle(Resource[Transport]):
 
     @operation
     def cancel(self) -> Call[JobStatus]:
-        """Cancels what has not ended."""
+        """Cancels all measurements that have not ended."""
         return _cancel(self.id)
 
     @listing
     def results(self) -> Stream[Result]:
-        """Results as RIPE has them now, streamed. ``.to_pandas()`` makes a data frame of them."""
+        """Streams the results as RIPE has them now. ``.to_pandas()`` turns them into a data frame."""
         return _results(self.id)
 
     @listing
     def results_by_target(self) -> Stream[TargetResults]:
-        """The same with one item for each target."""
+        """Streams one item for each target."""
         return _results_by_target(self.id)
 
 

@@ -34,7 +34,7 @@ Results: TypeAlias = list[BulkResult]
 
 
 class Monitors(Resource[Transport]):
-    """Monitors of a user. ``user`` is whose: ``me``, or for admins anybody."""
+    """Monitors of a user. ``user`` is ``me``, or for admins any user."""
 
     @operation
     def put(
@@ -46,7 +46,7 @@ class Monitors(Resource[Transport]):
         if_none_match: str | None = None,
         **fields: Unpack[MonitorDefinition],
     ) -> Call[Monitor]:
-        """Creates the monitor or replaces it. What is left out is the default.
+        """Creates the monitor or replaces it. Fields that are left out get their defaults.
 
         ``if_match``: only if it still has this ETag. ``if_none_match="*"``: only if it does not exist.
         """
@@ -56,12 +56,12 @@ class Monitors(Resource[Transport]):
 
     @operation
     def get(self, monitor: str, *, user: str = "me") -> Call[Monitor]:
-        """The monitor with its schedule and health."""
+        """Returns the monitor with its schedule and health."""
         return Call("GET", _MONITOR, Json(Monitor), {"user": user, "id": monitor})
 
     @operation
     def get_if_changed(self, monitor: str, *, if_none_match: str, user: str = "me") -> Call[Monitor | None]:
-        """The monitor, or None if its definition is still the one with this ETag."""
+        """Returns the monitor, or None if its definition still has this ETag."""
         headers = {"If-None-Match": if_none_match}
         return Call("GET", _MONITOR, IfChanged(Monitor), {"user": user, "id": monitor}, headers=headers)
 
@@ -75,10 +75,10 @@ class Monitors(Resource[Transport]):
 
     @operation
     def edit(self, monitor: str, change: Callable[[Monitor], MonitorChanges], *, user: str = "me") -> Plan[Monitor]:
-        """Reads the monitor, puts what ``change`` makes of it, and does so again if somebody else was faster.
+        """Reads the monitor, puts the changes of ``change``, and repeats both if somebody else was faster.
 
-        ``change`` gets the monitor and returns the fields that are to be different, such as
-        ``lambda home: {"tags": [*home.tags, "web"]}``. ``every`` drives out ``cron``, and the other way round.
+        ``change`` gets the monitor and returns the fields to change, such as ``lambda home: {"tags": [*home.tags,
+        "web"]}``. ``every`` replaces ``cron``, and the other way round.
         """
 
         def changed(seen: Monitor) -> dict[str, object]:
@@ -107,20 +107,20 @@ class Monitors(Resource[Transport]):
 
     @operation
     def silence(self, monitor: str, *, lasting: DurationLike, reason: str = "", user: str = "me") -> Call[Silence]:
-        """Holds back the monitor's alerts for so long; its runs go on."""
+        """Holds back the monitor's alerts for this time; its runs go on."""
         body = given(reason=reason) | {"for": lasting}
         return Call("POST", f"{_MONITOR}/silence", Json(Silence), {"user": user, "id": monitor}, body=body)
 
     @listing
     def list(self, *, user: str = "me", limit: int | None = None, **filters: Unpack[MonitorFilters]) -> Pages[Monitor]:
-        """The user's monitors that match all filters, in order of id or as ``sort`` says."""
+        """Lists the user's monitors that match all filters, in order of id or as ``sort`` says."""
         return Pages(Call("GET", _MONITORS, Json(Page[Monitor]), {"user": user}, query=_query(filters)), limit)
 
     @listing
     def list_all(
         self, *, user: str | None = None, limit: int | None = None, **filters: Unpack[MonitorFilters]
     ) -> Pages[Monitor]:
-        """The monitors of all users, or of ``user``, that match all filters. Admins only."""
+        """Lists the monitors of all users, or of ``user``, that match all filters. For admins."""
         query = {"user": user, **_query(filters)}
         return Pages(Call("GET", "/v1/monitors", Json(Page[Monitor]), query=query), limit)
 
@@ -128,7 +128,7 @@ class Monitors(Resource[Transport]):
     def put_many(
         self, monitors: Iterable[MonitorItem], *, user: str = "me", progress: Progress | None = None
     ) -> Plan[Results]:
-        """Puts many monitors, a thousand to a request; returns a disposition for each, in order.
+        """Puts many monitors, a thousand per request; returns a disposition for each, in order.
 
         Each is judged by itself: a refused one does not stop the others.
         """
@@ -143,33 +143,33 @@ class Monitors(Resource[Transport]):
 
     @operation
     def run(self, monitor: str, *, user: str = "me") -> Call[RunNow]:
-        """Checks now, once; the cadence is untouched. While a run of the monitor is open, that one is returned."""
+        """Checks now, once; the cadence is not changed. If a run of the monitor is open, that run is returned."""
         return Call("POST", f"{_MONITOR}/run", Json(RunNow), {"user": user, "id": monitor}, repeatable=True)
 
     @operation
     def next(self, monitor: str, *, user: str = "me", count: int | None = None) -> Call[Upcoming]:
-        """When the monitor fires next, if nothing is edited: five times, or ``count``."""
+        """Returns the next times of the monitor, if nothing is edited: five times, or ``count``."""
         query = {"count": count}
         return Call("GET", f"{_MONITOR}/next", Json(Upcoming), {"user": user, "id": monitor}, query=query)
 
     @operation
     def why(self, monitor: str, *, user: str = "me") -> Call[Why]:
-        """Why the monitor does not fire: of a run that waits, else of its next firing."""
+        """Explains why the monitor does not fire: by a run that waits, else by its next firing."""
         return Call("GET", f"{_MONITOR}/why", Json(Why), {"user": user, "id": monitor})
 
     @operation
     def uptime(self, monitor: str, *, user: str = "me") -> Call[Uptime]:
-        """Shares of good time, latencies and incidents of the last 90 days, and the days."""
+        """Returns shares of good time, latencies and incidents of the last 90 days, and the days."""
         return Call("GET", _UPTIME, Json(Uptime), {"user": user, "id": monitor})
 
     @operation
     def uptime_csv(self, monitor: str, *, user: str = "me") -> Call[str]:
-        """The days as CSV, the first line with the names of the columns."""
+        """Returns the days as CSV; the first line has the names of the columns."""
         return Call("GET", _UPTIME, Text(), {"user": user, "id": monitor}, {"format": "csv"})
 
     @listing
     def runs(self, monitor: str, *, user: str = "me", limit: int | None = None) -> Pages[Run]:
-        """The monitor's runs, newest first."""
+        """Lists the monitor's runs, newest first."""
         return Pages(Call("GET", f"{_MONITOR}/runs", Json(Page[Run]), {"user": user, "id": monitor}), limit)
 
 

@@ -32,8 +32,8 @@ class Outgoing(Resource[Transport]):
     ) -> Plan[list[monitors.ClaimedRun]]:
         """Leases up to ``max`` runs of outgoing monitors; waits for the first, up to ``wait`` (20 s at most).
 
-        ``user``: whose, for admins. ``queue``: those of monitors whose check names it. A claim whose answer is lost is
-        not made again: its runs come back when their lease is over.
+        ``user``: the owner, for admins. ``queue``: only monitors whose check names it. If the answer to a claim is
+        lost, the claim is not repeated: its runs come back when their lease is over.
         """
         body = given(max=max, lease=lease, wait=duration_text(wait), user=user, queue=queue)
         answer = yield from Call("POST", _CLAIM, Json(monitors.ClaimAnswer), body=body, wait_s=seconds(wait))
@@ -48,7 +48,7 @@ class Outgoing(Resource[Transport]):
         lease: DurationLike | None = None,
         wait: DurationLike = "0s",
     ) -> Plan[list[ClaimedRecord]]:
-        """Leases up to ``max`` runs of batches at an outgoing provider, in order; waits as ``claim`` does."""
+        """Leases up to ``max`` runs of batches at an outgoing provider, in order; waits like ``claim``."""
         body = given(provider=provider, max=max, lease=lease, wait=duration_text(wait))
         answer = yield from Call("POST", _CLAIM, Json(RecordClaimAnswer), body=body, wait_s=seconds(wait))
         return answer.items
@@ -57,7 +57,7 @@ class Outgoing(Resource[Transport]):
     def report(self, outcomes: Sequence[monitors.OutcomeItem]) -> Plan[list[monitors.OutcomeResult]]:
         """Settles up to 1,000 leased runs in one commit; returns a disposition for each.
 
-        May be sent again: a report that counted already is ``stale`` the second time.
+        It is safe to send a report again: one that already counted is ``stale`` the second time.
         """
         body = {"items": [dict(outcome) for outcome in outcomes]}
         call = Call("POST", "/v1/outgoing/outcomes", Json(monitors.OutcomesAnswer), body=body, repeatable=True)
@@ -69,19 +69,19 @@ class Runs(Resource[Transport]):
 
     @operation
     def get(self, run: str) -> Call[monitors.Run]:
-        """A run of a monitor."""
+        """Returns a run of a monitor."""
         return Call("GET", _RUN, Json(monitors.Run), {"run": run})
 
     @operation
     def get_of_batch(self, run: str) -> Call[BatchRun]:
-        """A run of a batch, ``batch/record@date``. For admins."""
+        """Returns a run of a batch, ``batch/record@date``. For admins."""
         return Call("GET", _RUN, Json(BatchRun), {"run": run})
 
     @operation
     def why(self, run: str) -> Call[Why]:
-        """Why a run waits, or went as it did: of a monitor, of a batch (for admins), or a measurement ``job/index``.
+        """Explains a run: of a monitor, of a batch (for admins), or a measurement ``job/index``.
 
-        Also why a job was refused, ``user/refused#number``: the id is ``OverBudget.refusal``.
+        Also explains why a job was refused, ``user/refused#number``: the id is ``OverBudget.refusal``.
         """
         return Call("GET", f"{_RUN}/why", Json(Why), {"run": run})
 
@@ -89,7 +89,7 @@ class Runs(Resource[Transport]):
     def claim(
         self, run: str, *, attempt: int | None = None, lease: DurationLike | None = None
     ) -> Call[monitors.ClaimedRun]:
-        """Leases one run, for a checker that was told of it by a message. ``attempt``: only as this one."""
+        """Leases one run, for a checker that was told of it by a message. ``attempt``: only this attempt."""
         body = given(attempt=attempt, lease=lease)
         return Call("POST", f"{_RUN}/claim", Json(monitors.ClaimedRun), {"run": run}, body=body)
 
@@ -105,7 +105,7 @@ class Runs(Resource[Transport]):
     ) -> Call[monitors.Run]:
         """Settles a leased run of a monitor. ``after`` is for ``retry``: the run comes again no sooner.
 
-        May be sent again: if it counted already, the second answer is ``StaleLease``.
+        It is safe to send a report again: if it already counted, ``StaleLease`` is raised the second time.
         """
         body = given(lease=lease, status=status, detail=dict(detail or {}), after=after)
         return Call("POST", f"{_RUN}/outcome", Json(monitors.Run), {"run": run}, body=body, repeatable=True)
@@ -120,7 +120,7 @@ class Runs(Resource[Transport]):
         detail: Mapping[str, Any] | None = None,
         after: DurationLike | None = None,
     ) -> Call[BatchRun]:
-        """Settles a leased run of a batch; otherwise as ``report``."""
+        """Settles a leased run of a batch; otherwise like ``report``."""
         body = given(lease=lease, status=status, detail=dict(detail or {}), after=after)
         return Call("POST", f"{_RUN}/outcome", Json(BatchRun), {"run": run}, body=body, repeatable=True)
 
@@ -128,7 +128,7 @@ class Runs(Resource[Transport]):
     def claim_of_batch(
         self, run: str, *, attempt: int | None = None, lease: DurationLike | None = None
     ) -> Call[ClaimedRecord]:
-        """Leases one run of a batch, if it is the next of its provider."""
+        """Leases one run of a batch, if it is the next one of its provider."""
         body = given(attempt=attempt, lease=lease)
         return Call("POST", f"{_RUN}/claim", Json(ClaimedRecord), {"run": run}, body=body)
 

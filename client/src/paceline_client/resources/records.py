@@ -13,7 +13,7 @@ from paceline_client.models.states import BatchRunState, EndState
 from paceline_client.models.why import Why
 
 SLOW_S = 3_600.0
-"""A plan or an import of a million records takes minutes."""
+"""Extra time for a plan or an import: a million records take minutes."""
 _BATCH = "/v1/batches/{batch}"
 _RECORDS = f"{_BATCH}/records"
 _DAY = f"{_BATCH}/days/{{date}}"
@@ -30,7 +30,7 @@ class Records(Resource[Transport]):
 
     @operation
     def why(self, batch: str, record: str) -> Call[Why]:
-        """Why the record did not run today: of its run of the day, or why there is none."""
+        """Explains why the record did not run today: by its run of the day, or why there is none."""
         return Call("GET", f"{_RECORDS}/{{record}}/why", Json(Why), {"batch": batch, "record": record})
 
     @operation
@@ -41,29 +41,30 @@ class Records(Resource[Transport]):
         *,
         progress: Progress | None = None,
     ) -> Call[batches.RecordsPut]:
-        """Puts any number of records as a stream, in bounded memory; the answer counts them and names the refused.
+        """Puts any number of records as a stream, in bounded memory; the answer counts them and names the refused ones.
 
-        What was put stays, also if the rest never comes. ``progress`` is called with how many were handed over. A
-        source that can be read again, such as a list, is sent again after a lost connection; a generator is not.
+        Records that were put stay, even if the rest never arrives. ``progress`` is called with how many were handed
+        over. A source that can be read again, such as a list, is sent again after a lost connection; a generator is
+        not.
         """
         lines = Lines(records, progress)
         return Call("PUT", _RECORDS, Json(batches.RecordsPut), {"batch": batch}, lines=lines, wait_s=SLOW_S)
 
     @operation
     def get(self, batch: str, record: str) -> Call[batches.Record]:
-        """The record."""
+        """Returns the record."""
         return Call("GET", f"{_RECORDS}/{{record}}", Json(batches.Record), {"batch": batch, "record": record})
 
     @operation
     def remove(self, batch: str, record: str) -> Call[None]:
-        """Removes the record; it runs no more, also today."""
+        """Removes the record; it no longer runs, not even today."""
         return Call("DELETE", f"{_RECORDS}/{{record}}", Nothing(), {"batch": batch, "record": record})
 
     @listing
     def list(
         self, batch: str, *, provider: str | None = None, active: bool | None = None, limit: int | None = None
     ) -> Pages[batches.Record]:
-        """The batch's records in order of id; of one provider, or only those that run or do not."""
+        """Lists the batch's records in order of id; of one provider, or only active or inactive ones."""
         query = {"provider": provider, "active": None if active is None else str(active).lower()}
         return Pages(Call("GET", _RECORDS, Json(Page[batches.Record]), {"batch": batch}, query), limit)
 
@@ -73,7 +74,7 @@ class Days(Resource[Transport]):
 
     @operation
     def plan(self, batch: str, date: DateLike | None = None) -> Call[batches.Planned]:
-        """Plans a day, by default the running one: each record once however often it is asked."""
+        """Plans a day, by default the running one. Planning it again changes nothing."""
         body = given(date=None if date is None else date_text(date))
         return Call(
             "POST", f"{_BATCH}/plan", Json(batches.Planned), {"batch": batch}, body=body, repeatable=True, wait_s=SLOW_S
@@ -81,30 +82,30 @@ class Days(Resource[Transport]):
 
     @operation
     def preview(self, batch: str, date: DateLike | None = None) -> Call[batches.Preview]:
-        """How the day would be planned, by default the running one; changes nothing."""
+        """Returns how the day would be planned, by default the running one; changes nothing."""
         body, query = given(date=None if date is None else date_text(date)), {"dry_run": "true"}
         path, places = f"{_BATCH}/plan", {"batch": batch}
         return Call("POST", path, Json(batches.Preview), places, query, body=body, repeatable=True, wait_s=SLOW_S)
 
     @operation
     def get(self, batch: str, date: DateLike) -> Call[batches.Day]:
-        """The day's report: totals by state and provider, evenness, histogram."""
+        """Returns the day's report: totals by state and provider, evenness, histogram."""
         return Call("GET", _DAY, Json(batches.Day), {"batch": batch, "date": date_text(date)}, wait_s=SLOW_S)
 
     @operation
     def get_if_changed(self, batch: str, date: DateLike, *, if_none_match: str) -> Call[batches.Day | None]:
-        """The day's report, or None if it is still the one with this ETag."""
+        """Returns the day's report, or None if it still has this ETag."""
         headers, places = {"If-None-Match": if_none_match}, {"batch": batch, "date": date_text(date)}
         return Call("GET", _DAY, IfChanged(batches.Day), places, headers=headers, wait_s=SLOW_S)
 
     @listing
     def running(self, *, limit: int | None = None) -> Pages[batches.RunningDay]:
-        """The days of all batches that run now: how far each is, and when it ends."""
+        """Lists the running days of all batches: the progress of each, and when it ends."""
         return Pages(Call("GET", "/v1/days", Json(Page[batches.RunningDay]), {}, wait_s=SLOW_S), limit)
 
     @listing
     def providers(self, batch: str, date: DateLike, *, limit: int | None = None) -> Pages[batches.ProviderDay]:
-        """The day's providers in order of id, each with its totals and how even its runs are."""
+        """Lists the day's providers in order of id, each with its totals and how even its runs are."""
         places = {"batch": batch, "date": date_text(date)}
         return Pages(Call("GET", f"{_DAY}/providers", Json(Page[batches.ProviderDay]), places, wait_s=SLOW_S), limit)
 
@@ -112,13 +113,16 @@ class Days(Resource[Transport]):
     def rerun(
         self, batch: str, date: DateLike, *, state: EndState | None = None, records: Sequence[str] | None = None
     ) -> Call[batches.Rerun]:
-        """Runs what ended so, or these records, again: once however often it is asked while the rerun is open."""
+        """Runs the records whose runs ended in ``state``, or these ``records``, again.
+
+        Asking again while the rerun is open changes nothing.
+        """
         places, body = {"batch": batch, "date": date_text(date)}, given(state=state, records=records)
         return Call("POST", f"{_DAY}/rerun", Json(batches.Rerun), places, body=body, repeatable=True, wait_s=SLOW_S)
 
     @listing
     def list(self, batch: str, *, limit: int | None = None) -> Pages[batches.DaySummary]:
-        """The batch's days, newest first."""
+        """Lists the batch's days, newest first."""
         return Pages(Call("GET", f"{_BATCH}/days", Json(Page[batches.DaySummary]), {"batch": batch}), limit)
 
     @listing
@@ -131,7 +135,7 @@ class Days(Resource[Transport]):
         provider: str | None = None,
         limit: int | None = None,
     ) -> Pages[batches.BatchRun]:
-        """The day's runs with their results."""
+        """Lists the day's runs with their results."""
         places, query = {"batch": batch, "date": date_text(date)}, {"state": state, "provider": provider}
         return Pages(Call("GET", f"{_DAY}/runs", Json(Page[batches.BatchRun]), places, query), limit)
 
@@ -139,19 +143,22 @@ class Days(Resource[Transport]):
     def export(
         self, batch: str, date: DateLike, *, state: BatchRunState | None = None, provider: str | None = None
     ) -> Stream[batches.BatchRun]:
-        """All runs of the day, streamed in one request."""
+        """Streams all runs of the day in one request."""
         return Stream(_export(batch, date, "ndjson", state, provider), lambda line: decode(batches.BatchRun, line))
 
     @listing
     def export_csv(
         self, batch: str, date: DateLike, *, state: BatchRunState | None = None, provider: str | None = None
     ) -> Stream[str]:
-        """The same as lines of CSV, the first with the names of the columns. A cell may hold a line's end."""
+        """Streams the day's runs as lines of CSV; the first has the names of the columns.
+
+        A cell may contain a line break.
+        """
         return Stream(_export(batch, date, "csv", state, provider), bytes.decode)
 
 
 class DeadLetters(Resource[Transport]):
-    """Runs of batches that failed for good, or of which nobody knows. For admins."""
+    """Runs of batches that failed for good or are unknown. For admins."""
 
     @listing
     def list(
@@ -162,7 +169,7 @@ class DeadLetters(Resource[Transport]):
         date: DateLike | None = None,
         limit: int | None = None,
     ) -> Pages[batches.BatchRun]:
-        """Dead letters by provider and due time."""
+        """Lists dead letters by provider and due time."""
         query = {"provider": provider, "batch": batch, "date": None if date is None else date_text(date)}
         return Pages(Call("GET", "/v1/dead", Json(Page[batches.BatchRun]), query=query), limit)
 
@@ -175,7 +182,7 @@ class DeadLetters(Resource[Transport]):
         batch: str | None = None,
         date: DateLike | None = None,
     ) -> Call[batches.Redriven]:
-        """Puts the dead letters back that are named, in their old order and paced, each once."""
+        """Redrives these dead letters, in their old order and at a limited pace, each once."""
         body = _choice(runs=runs, provider=provider, batch=batch, date=date)
         return Call("POST", "/v1/dead/redrive", Json(batches.Redriven), body=body, wait_s=SLOW_S)
 
@@ -193,7 +200,7 @@ class DeadLetters(Resource[Transport]):
         batch: str | None = None,
         date: DateLike | None = None,
     ) -> Call[batches.Discarded]:
-        """Discards the dead letters that are named; their results stay in their day."""
+        """Discards these dead letters; their results stay in their day."""
         body = _choice(runs=runs, provider=provider, batch=batch, date=date)
         return Call("POST", "/v1/dead/discard", Json(batches.Discarded), body=body, wait_s=SLOW_S)
 

@@ -13,34 +13,37 @@ class Schedulers(Resource[Transport]):
 
     @listing
     def list(self, *, limit: int | None = None) -> Pages[SchedulerEntry]:
-        """All entries, in order of generation."""
+        """Lists all entries, in order of generation."""
         return Pages(Call("GET", "/v1/schedulers", Json(Page[SchedulerEntry])), limit)
 
 
 class Service(Resource[Transport]):
-    """Whether the service lives and what it has to do."""
+    """State of the service, and its coming work."""
 
     @operation
     def status(self) -> Call[Status]:
-        """Counts and ages of everything. For admins."""
+        """Returns counts and ages of everything. For admins."""
         return Call("GET", "/v1/status", Json(Status))
 
     @operation
     def ahead(self, *, hours: int | None = None, user: str | None = None) -> Call[Ahead]:
-        """The next hours: starts against capacity, and the worst minutes. For admins of everybody, or of one user."""
+        """Returns the next hours: starts against capacity, and the worst minutes.
+
+        For admins of all users, or of one user.
+        """
         return Call("GET", "/v1/ahead", Json(Ahead), query={"hours": hours, "user": user})
 
     @operation
     def alive(self) -> Call[Alive]:
-        """The process answers. Needs no token."""
+        """Checks that the process answers. Needs no token."""
         return Call("GET", "/healthz", Json(Alive))
 
     @operation
     def ready(self) -> Call[Ready]:
-        """The store can be written and every loop turns; raises ``Unavailable`` otherwise. Needs no token."""
+        """Checks that the store can be written and every loop turns; raises ``Unavailable`` if not. Needs no token."""
         return Call("GET", "/readyz", Json(Ready))
 
     @operation
     def metrics(self) -> Call[str]:
-        """Figures in the text format of Prometheus. Needs no token."""
+        """Returns the metrics in the text format of Prometheus. Needs no token."""
         return Call("GET", "/metrics", Text())

@@ -13,17 +13,17 @@ _USER = "/v1/users/{user}"
 
 
 class Users(Resource[Transport]):
-    """Users of the service. Most of it is for admins."""
+    """Users of the service. Most operations are for admins."""
 
     @operation
     def add(self, user: str, *, role: Role | None = None, daily_credits: int | None = None) -> Call[NewUser]:
-        """Adds the user; the answer has the first token, shown this once."""
+        """Adds the user; the answer has the first token, which is shown only this once."""
         body = given(id=user, role=role, daily_credits=daily_credits)
         return Call("POST", "/v1/users", Json(NewUser), body=body)
 
     @operation
     def get(self, user: str = "me") -> Call[User]:
-        """The user."""
+        """Returns the user."""
         return Call("GET", _USER, Json(User), {"user": user})
 
     @operation
@@ -35,7 +35,7 @@ class Users(Resource[Transport]):
         daily_credits: int | None = None,
         disabled: bool | None = None,
     ) -> Call[User]:
-        """Changes what is given; what is left out stays."""
+        """Changes the fields that are given."""
         body = given(role=role, daily_credits=daily_credits, disabled=disabled)
         return Call("PATCH", _USER, Json(User), {"user": user}, body=body)
 
@@ -46,17 +46,17 @@ class Users(Resource[Transport]):
 
     @listing
     def list(self, *, limit: int | None = None) -> Pages[User]:
-        """All users in order of id."""
+        """Lists all users in order of id."""
         return Pages(Call("GET", "/v1/users", Json(Page[User])), limit)
 
     @operation
     def budget(self, user: str = "me") -> Call[Budget]:
-        """The user's credits of the day."""
+        """Returns the user's credits of the day."""
         return Call("GET", f"{_USER}/budget", Json(Budget), {"user": user})
 
     @operation
     def webhook_secret(self, user: str = "me") -> Plan[str]:
-        """What the user's webhooks are signed with."""
+        """Returns the secret that signs the user's webhooks."""
         answer = yield from Call("GET", f"{_USER}/webhook-secret", Json(WebhookSecret), {"user": user})
         return answer.secret
 
@@ -68,7 +68,7 @@ class Tokens(Resource[Transport]):
     def add(
         self, user: str = "me", *, label: str = "", scope: str | None = None, expires: datetime | str | None = None
     ) -> Call[NewToken]:
-        """Makes a token; its secret is shown this once.
+        """Makes a token; its secret is shown only this once.
 
         ``scope``: ``read``, ``checker`` or ``worker:`` and a provider. ``expires``: an aware datetime, or ISO 8601.
         """
@@ -77,10 +77,10 @@ class Tokens(Resource[Transport]):
 
     @listing
     def list(self, user: str = "me", *, limit: int | None = None) -> Pages[Token]:
-        """Tokens without their secrets."""
+        """Lists tokens without their secrets."""
         return Pages(Call("GET", f"{_USER}/tokens", Json(Page[Token]), {"user": user}), limit)
 
     @operation
     def revoke(self, token_id: str, *, user: str = "me") -> Call[None]:
-        """Revokes the token: it is refused from the next request on."""
+        """Revokes the token: the next request with it is refused."""
         return Call("DELETE", f"{_USER}/tokens/{{token_id}}", Nothing(), {"user": user, "token_id": token_id})

@@ -1,4 +1,4 @@
-"""One function of a worker: claims as many runs as it has room for, keeps their leases, reports what came of them."""
+"""One function of a worker: claims as many runs as it has room for, keeps their leases, and reports the outcomes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Claim = Callable[[AsyncClient, int], Awaitable[list[Item]]]
 
 @dataclass(frozen=True, slots=True)
 class Work(Generic[Item]):
-    """A function, and where its runs come from."""
+    """A function, and the source of its runs."""
 
     name: str
     function: Callable[[Item], object]
@@ -61,7 +61,10 @@ class Lane(Generic[Item]):
         self._troubles = 0
 
     async def serve(self) -> None:
-        """Claims until the worker stops, then waits for what is out. Raises what makes claiming pointless."""
+        """Claims until the worker stops, then waits for its runs.
+
+        Raises an error that makes further claims pointless.
+        """
         try:
             while not self._stopping.is_set():
                 self._reap()
@@ -83,7 +86,7 @@ class Lane(Generic[Item]):
             task.result()
 
     async def _claim(self) -> list[Item]:
-        """Waits for runs. None come when the worker stops, or when the service cannot be asked now."""
+        """Waits for runs. Returns none if the worker stops, or if the service cannot be asked now."""
         free = min(CLAIM_MAX, self._work.concurrency - len(self._out))
         try:
             claimed = await self._until_stop(self._work.claim(self._client, free))
@@ -106,7 +109,10 @@ class Lane(Generic[Item]):
         await self._until_stop(asyncio.sleep(max(pause_s, asked_s or 0)))
 
     async def _until_stop(self, doing: Awaitable[Any]) -> Any:
-        """What it returns; None if the worker stops before. A claim that is dropped so claims nothing any more."""
+        """Returns the result of ``doing``; None if the worker stops first.
+
+        A claim that is cancelled like this claims nothing.
+        """
         task = asyncio.ensure_future(doing)
         stop = asyncio.create_task(self._stopping.wait())
         try:
@@ -118,7 +124,7 @@ class Lane(Generic[Item]):
         return None if task.cancelled() else task.result()
 
     async def _carry_out(self, item: Item) -> None:
-        """Runs the function under a lease that is kept, and reports what came of it."""
+        """Runs the function while its lease is kept, and reports the outcome."""
         calling = asyncio.create_task(self._call(item))
         keeping = asyncio.create_task(self._keep(item, calling))
         try:
@@ -129,7 +135,7 @@ class Lane(Generic[Item]):
             outcome = outcome_of_error(asyncio.CancelledError()) if calling.cancelled() else calling.result()
             result = await self._report(item, outcome)
             if result is not None and result.error is not None and result.error.code == "invalid_input":
-                # The work is done: without a report it would be done again.
+                # The work is done; without a report it would be repeated.
                 outcome = without_detail(outcome, result.error.detail)
                 result = await self._report(item, outcome)
         finally:
@@ -146,7 +152,7 @@ class Lane(Generic[Item]):
         return await self._reporter.report(item.run, item.lease, outcome, within_s=self._work.lease_s)
 
     async def _call(self, item: Item) -> Outcome:
-        """The function's word for it. A plain function has a thread of its own."""
+        """Calls the function and returns the outcome of its run. A plain function runs in a thread."""
         function, started_s = self._work.function, time.perf_counter()
         try:
             if inspect.iscoroutinefunction(function):

@@ -1,4 +1,4 @@
-"""What a function says by returning or raising, as the outcome of its run."""
+"""Turns the result or the error of a function into the outcome of its run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DETAIL_BYTES_MAX = 16_384
 
 
 class Retry(Exception):
-    """Raised by a worker's function: the run comes again after a pause, and no sooner than ``after``."""
+    """Raised by a worker's function: the run comes again after a pause, and not before ``after``."""
 
     def __init__(self, reason: str = "", *, after: DurationLike | None = None) -> None:
         super().__init__(reason or "the worker asked for a retry")
@@ -24,7 +24,7 @@ class Retry(Exception):
 
 
 class Outcome(NamedTuple):
-    """A report about a run, but for its name and lease."""
+    """A report about a run, without its name and lease."""
 
     status: OutcomeStatus
     detail: Mapping[str, Any]
@@ -32,13 +32,16 @@ class Outcome(NamedTuple):
 
 
 def outcome_of_value(value: object, *, latency_ms: float) -> Outcome:
-    """Done. A dictionary is the detail; another value is kept in it. What is too much for a detail is left out."""
+    """Returns the outcome ok.
+
+    A dictionary is its detail; any other value is put into one. Too large a detail is left out.
+    """
     detail = {} if value is None else dict(value) if isinstance(value, Mapping) else {"value": value}
     return Outcome("ok", _fitting({"latency_ms": latency_ms} | detail, latency_ms))
 
 
 def outcome_of_error(error: BaseException, *, latency_ms: float | None = None) -> Outcome:
-    """Again for Retry, else failed with the text of the error."""
+    """Returns the outcome: retry for Retry, else failed with the text of the error."""
     measured = {} if latency_ms is None else {"latency_ms": latency_ms}
     if isinstance(error, Retry):
         return Outcome("retry", measured | {"reason": _text(str(error))}, error.after)
@@ -47,12 +50,12 @@ def outcome_of_error(error: BaseException, *, latency_ms: float | None = None) -
 
 
 def without_detail(outcome: Outcome, why: str) -> Outcome:
-    """The same outcome, if the service does not take its detail."""
+    """Returns the outcome without its detail, for a service that refused the detail."""
     return Outcome(outcome.status, {"reason": _text(f"the detail was refused: {why}")})
 
 
 def _fitting(detail: dict[str, Any], latency_ms: float) -> dict[str, Any]:
-    """The work is done and must not be done again, so a detail that cannot be sent is replaced by the reason."""
+    """Returns the detail, or the reason if it cannot be sent: the work is done and must not be repeated."""
     try:
         document: dict[str, Any] = plain(detail)
         bytes_ = len(msgspec.json.encode(document))

@@ -15,7 +15,7 @@ from paceline_client.worker.outcomes import Outcome
 TOGETHER_MAX = 100
 PAUSE_S_MAX = 5.0
 TOO_LARGE = 413
-"""The service takes a body of this length no longer: each half may still be short enough."""
+"""The service refuses a body of this length; each half may still be short enough."""
 
 
 class Report(NamedTuple):
@@ -23,7 +23,7 @@ class Report(NamedTuple):
     lease: str
     outcome: Outcome
     give_up_s: float
-    """On the loop's clock: by then the lease is over, and another has the run."""
+    """Time on the loop's clock when the lease is over and another worker has the run."""
     answered: asyncio.Future[OutcomeResult | None]
 
 
@@ -35,7 +35,10 @@ class Reporter:
         self._waiting: asyncio.Queue[Report] = asyncio.Queue()
 
     async def report(self, run: str, lease: str, outcome: Outcome, *, within_s: float) -> OutcomeResult | None:
-        """What the service says to it; None if it could not be reached while the lease may hold."""
+        """Reports an outcome.
+
+        Returns the service's result; None if it could not be reached while the lease may hold.
+        """
         loop = asyncio.get_running_loop()
         answered: asyncio.Future[OutcomeResult | None] = loop.create_future()
         self._waiting.put_nowait(Report(run, lease, outcome, loop.time() + within_s, answered))
@@ -74,7 +77,7 @@ class Reporter:
             return
 
     def _still_worth(self, reports: list[Report], error: ClientError) -> list[Report]:
-        """Those whose lease may still hold; the others are dropped, and said to be."""
+        """Returns the reports whose lease may still hold. Drops the others, and logs how many."""
         refused = isinstance(error, Problem) and error.status < 500 and not isinstance(error, Throttled)
         now_s = asyncio.get_running_loop().time()
         kept = [one for one in reports if one.give_up_s > now_s and not refused]

@@ -1,4 +1,4 @@
-"""``Worker``: functions of yours that carry out runs of outgoing monitors and records of outgoing providers."""
+"""``Worker``: calls your functions for runs of outgoing monitors and records of outgoing providers."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Worker:
-    """Claims runs, calls your functions with them, keeps their leases, and reports what came of them.
+    """Claims runs, calls your functions with them, keeps their leases, and reports the outcomes.
 
-    A function that returns has done its run; a dictionary that it returns is the run's detail. ``Retry`` lets the run
-    come again. Anything else that it raises is a failure, with its text. Functions are plain (each call has a thread)
-    or async. If the process dies, the lease runs out and the run comes again: once more, not lost.
+    A function that returns has done its run; a returned dictionary is the run's detail. If it raises ``Retry``, the run
+    comes again. Any other exception is a failure, with its text. Functions are plain (each call has a thread) or async.
+    If the process dies, the lease runs out and the run comes again: it is not lost.
     """
 
     def __init__(self, client: Client | AsyncClient, *, lease: DurationLike = LEASE_DEFAULT) -> None:
@@ -49,9 +49,9 @@ class Worker:
         lease: DurationLike | None = None,
         user: str | None = None,
     ) -> Callable[[CheckFunction], CheckFunction]:
-        """Makes a function the checker of outgoing monitors in a queue, ``concurrency`` runs at a time.
+        """Makes a function the checker of outgoing monitors in a queue, with ``concurrency`` runs at a time.
 
-        ``lease``: how long a run is kept for a process that has died. ``user``: whose monitors, for admins.
+        ``lease``: how long a run stays with a process that has died. ``user``: the owner of the monitors, for admins.
         """
         held = lease or self._lease
 
@@ -68,9 +68,9 @@ class Worker:
     def batch(
         self, provider: str, *, concurrency: int = 1, lease: DurationLike | None = None
     ) -> Callable[[RecordFunction], RecordFunction]:
-        """Makes a function the worker of an outgoing provider's records, ``concurrency`` at a time.
+        """Makes a function the worker for an outgoing provider's records, with ``concurrency`` runs at a time.
 
-        The provider's own ``max_in_flight`` holds for all workers together.
+        The provider's own ``max_in_flight`` limits all workers together.
         """
         held = lease or self._lease
 
@@ -84,11 +84,11 @@ class Worker:
         return register
 
     def run(self) -> None:
-        """Works until ``stop()``, SIGTERM or Ctrl-C: then claims nothing more, lets what is out end, and returns."""
+        """Works until ``stop()``, SIGTERM or Ctrl-C; then claims nothing more, waits for its runs, and returns."""
         asyncio.run(self.serve())
 
     async def serve(self) -> None:
-        """The same for a program that has an event loop already."""
+        """Like ``run``, for a program that already has an event loop."""
         if not self._works:
             raise ValueError("the worker has no function; use @worker.checker or @worker.batch")
         stopping = asyncio.Event()
@@ -100,7 +100,7 @@ class Worker:
                 self._log.info("worker_stopped")
 
     def stop(self) -> None:
-        """Lets what is out end and then returns from ``run()``. May be called from anywhere, also from a function."""
+        """Makes ``run()`` return once its runs have ended. May be called from anywhere, also from a function."""
         with self._lock:
             self._stopped.set()
             if self._wake is not None:
@@ -118,7 +118,7 @@ class Worker:
                     for work in self._works
                 ]
                 try:
-                    # A lane that fails stops the others, too; each ends when what it has out has ended.
+                    # A lane that fails stops the others, too; each ends when its runs have ended.
                     ends = await asyncio.gather(*(lane.serve() for lane in lanes), return_exceptions=True)
                 finally:
                     reporting.cancel()
@@ -133,7 +133,7 @@ class Worker:
 
         def on_signal() -> None:
             for one in handled:
-                loop.remove_signal_handler(one)  # a second one ends the process as usual
+                loop.remove_signal_handler(one)  # a second signal ends the process as usual
             self.stop()
 
         handled: list[signal.Signals] = []

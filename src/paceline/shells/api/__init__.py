@@ -1,4 +1,7 @@
-"""The REST API. What serves it, ``serving``, is imported by those who serve: a function behind API Gateway does not."""
+"""The REST API.
+
+Importing it does not import its server, ``serving``, which a function behind API Gateway does not need.
+"""
 
 from paceline.shells.api.http.app import build_app
 from paceline.shells.api.http.claim_signal import ClaimSignal

@@ -1,4 +1,4 @@
-"""Accounts and their keys. What is changed here counts from the next decision on; a key's secret is never shown."""
+"""Routes of accounts and their keys. A change counts from the next decision on; a key's secret is never shown."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def show_account(call: Call) -> Answer:
     problems=(AlreadyExists, AtlasUnavailable),
 )
 async def add_key(call: Call) -> Answer:
-    """Tries the key at RIPE and adds it; its secret is shown to nobody."""
+    """Tries the key at RIPE and adds it; its secret is never shown."""
     body: NewKeyBody = call.body
     api, account_id = call.api, call.params["account"]
 
@@ -93,7 +93,7 @@ async def show_key(call: Call) -> Answer:
 
 @ACCOUNTS.patch(_KEY, account_report.KeyView, body=KeyPatchBody)
 async def edit_key(call: Call) -> Answer:
-    """Disables the key, or enables it; enabled, it is tried again."""
+    """Disables or enables the key; an enabled key is tried again."""
     body: KeyPatchBody = call.body
     api, account_id, key_id = call.api, call.params["account"], call.params["key_id"]
     key = await api.write(lambda: accounts.set_key_enabled(api.store, account_id, key_id, enabled=body.enabled))
@@ -111,7 +111,7 @@ async def remove_key(call: Call) -> Answer:
 
 
 def _put_now(call: Call, account_id: str) -> Literal["created", "replaced", "unchanged"]:
-    """In a writing thread. The guard is judged on what is stored now, and written only onto that."""
+    """Puts the account if the stored one satisfies the conditional headers. Runs in a writing thread."""
     api, guard = call.api, guard_of(call.headers)
     if guard is NO_GUARD:
         return accounts.put_account(api.store, account_id, call.body)

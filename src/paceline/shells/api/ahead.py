@@ -1,4 +1,4 @@
-"""The next hours: what starts when, and what the limits allow."""
+"""Route of the next hours: the work that starts in each, and what the limits allow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AHEAD = Group("Service")
 async def show_ahead(call: Call) -> Answer:
     """The next hours in windows: firings, calls and sends against capacity, and the worst minutes.
 
-    Of everybody for an admin who names nobody, else of one user.
+    Covers all users for an admin who names none, else one user.
     """
     api = call.api
     asked = query(call.query_string, "hours", "user")

@@ -1,4 +1,4 @@
-"""Requests to RIPE on behalf of API requests: each on its own client, few at a time, ended with the API request."""
+"""Requests to RIPE on behalf of API requests: each on its own client, few at a time."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from paceline.ports import Atlas
 
 READS_MAX = 8
 READS_EACH_MAX = 2
-"""At once: of all users together, and of one."""
+"""Most reads at the same time, of all users together (``READS_MAX``) and of one user."""
 RETRY_AFTER_S = 10
 PAGE_BYTES = 65_536
 PAGES_MAX = 16
 LOOK_S = 0.5
 STALLED_S = 120.0
-"""A stream whose client takes nothing for so long is given up."""
+"""A stream is given up if its client takes nothing for this long."""
 
 T = TypeVar("T")
 Take = Callable[[bytes], None]
@@ -33,9 +33,10 @@ class _GivenUp(Exception):
 
 
 class AtlasReads:
-    """``open_atlas`` is called in the thread that asks. ``draining`` says whether the process is about to end.
+    """Limits and runs the reads from RIPE.
 
-    Waiting for RIPE happens in ``threads``, so that the threads of all other requests stay free.
+    ``open_atlas`` makes a client, in the thread that uses it. ``draining`` says whether the process is about to end.
+    Requests wait for RIPE in ``threads``, so that the threads of all other requests stay free.
     """
 
     def __init__(self, open_atlas: Callable[[], Atlas], *, draining: Callable[[], bool]) -> None:
@@ -46,12 +47,15 @@ class AtlasReads:
         self.threads = ThreadPoolExecutor(READS_MAX, thread_name_prefix="paceline-api-reads")
 
     def stream(self, user: str, work: Callable[[Atlas, Take], object]) -> AtlasPages:
-        """The bytes that ``work`` passes to its ``take``, page by page. RIPE is asked when the first page is."""
+        """Returns pages of the bytes that ``work`` passes to its ``take``.
+
+        RIPE is asked when the first page is read.
+        """
         self._enter(user)
         return AtlasPages(self._open, work, draining=self._draining, ended=lambda: self._leave(user))
 
     async def ask(self, user: str, work: Callable[[Atlas], T]) -> T:
-        """Returns what ``work`` returns; runs in a thread. A process that is about to end interrupts it."""
+        """Runs ``work`` in a thread and returns its result. A process that is about to end interrupts it."""
         self._enter(user)
         opened: list[Atlas] = []
         task = asyncio.get_running_loop().run_in_executor(self.threads, self._ask, work, opened)
@@ -96,7 +100,7 @@ class AtlasReads:
 
 
 class AtlasPages(Iterator[bytes]):
-    """Pages that a thread reads from RIPE into a short queue, from which the answer is written."""
+    """Pages that a thread reads from RIPE into a short queue; the answer is written from that queue."""
 
     def __init__(
         self,

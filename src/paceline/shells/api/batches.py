@@ -1,4 +1,4 @@
-"""Batches: put, read, pause, resume."""
+"""Routes of batches: put, read, pause, resume."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def show_batch(call: Call) -> Answer:
 
 @BATCHES.delete(_BATCH, {202: BatchView, 204: None})
 async def remove_batch(call: Call) -> Answer:
-    """Deletes the batch with its records and runs: 204 if that is done, 202 while the keeper goes on."""
+    """Deletes the batch with its records and runs: 204 when it is gone, 202 while the deletion goes on."""
     api, batch_id = call.api, call.params["batch"]
     left = await api.write(lambda: deletion.delete_batch(api.store, batch_id, now_ms=api.now_ms()))
     api.hooks.wake()
@@ -56,13 +56,13 @@ async def remove_batch(call: Call) -> Answer:
 
 @BATCHES.post(f"{_BATCH}/pause", BatchView, problems=(AlreadyExists,))
 async def pause_batch(call: Call) -> Answer:
-    """Lets nothing more of the batch start."""
+    """Pauses the batch: nothing more of it starts."""
     return await _set_paused(call, paused=True)
 
 
 @BATCHES.post(f"{_BATCH}/resume", BatchView, problems=(AlreadyExists,))
 async def resume_batch(call: Call) -> Answer:
-    """Lets the batch go on; it catches up at a pace."""
+    """Resumes the batch; it catches up at a limited pace."""
     return await _set_paused(call, paused=False)
 
 

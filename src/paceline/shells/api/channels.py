@@ -1,4 +1,4 @@
-"""Channels and silences of a user, and the alerts that were told."""
+"""Routes of a user's channels and silences, and of the alerts that were told."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def list_channels(call: Call) -> Answer:
 
 @CHANNELS.post(f"{_CHANNEL}/test", TrialView, waits=True)
 async def send_test(call: Call) -> Answer:
-    """Sends one message through the channel now and answers what came of it."""
+    """Sends one message through the channel now and answers with the result."""
     api, owner, channel_id = call.api, call.owner, call.params["channel"]
     own = ((api.system.settings.host, api.system.settings.port),)
     async with api.heavy:
@@ -86,7 +86,7 @@ async def send_test(call: Call) -> Answer:
 
 @CHANNELS.get_page(f"{_USER}/alerts", AlertView)
 async def list_alerts(call: Call) -> Answer:
-    """What the user was told through which channel, newest first."""
+    """The user's alerts with their channels, newest first."""
     return json_answer(200, await call.api.listed(call.page(), lists.list_alerts, call.owner))
 
 
@@ -114,7 +114,7 @@ async def list_silences(call: Call) -> Answer:
 
 @CHANNELS.delete(_SILENCE)
 async def end_silence(call: Call) -> Answer:
-    """Ends a silence early; a failure that it held back and that lasts is told."""
+    """Ends a silence early. A failure that it held back is told if it still lasts."""
     api, owner, silence_id = call.api, call.owner, call.params["silence_id"]
     await api.write(lambda: silences.end_silence(api.store, owner, silence_id, now_ms=api.now_ms()))
     return empty_answer(204)

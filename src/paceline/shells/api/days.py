@@ -1,4 +1,4 @@
-"""A batch's days: planned, reported, listed with their runs, and exported."""
+"""Routes of a batch's days: plan, rerun, report, list, list their runs, and export."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DAY = f"{_DAYS}/{{date}}"
     "/v1/batches/{batch}/plan", (PlanAnswer, Preview), body=PlanBody, body_needed=False, query=("dry_run",), waits=True
 )
 async def plan_batch(call: Call) -> Answer:
-    """Plans a day, once however often it is asked.
+    """Plans a day: each active record gets one run, however often you plan it.
 
     A plan of a million runs takes a while, page by page; other writes come in between.
     """
@@ -51,7 +51,7 @@ async def plan_batch(call: Call) -> Answer:
 
 @DAYS.get_page("/v1/days", RunningDay, headers=READ_HEADERS, waits=True)
 async def list_running_days(call: Call) -> Answer:
-    """The days that run now, in order of batch: how far each is, and when it ends."""
+    """The running days in order of batch: the progress of each, and when it ends."""
     api = call.api
     asked = call.page()
     after = position_of(asked.cursor, _RUNNING, "")
@@ -86,7 +86,7 @@ async def list_day_providers(call: Call) -> Answer:
 
 @DAYS.post(f"{_DAY}/rerun", RerunAnswer, body=RerunBody, problems=(LimitReached,), waits=True)
 async def rerun_day(call: Call) -> Answer:
-    """Runs what ended on the day again, once however often it is asked."""
+    """Runs the day's ended runs again, each once, however often you ask."""
     api, body = call.api, call.body
     batch = await api.read(batches.get_batch, api.store, call.params["batch"])
     done = await api.work(

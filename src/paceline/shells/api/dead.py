@@ -1,4 +1,4 @@
-"""Dead letters: runs that failed for good, or of which nobody knows; to be looked at, redriven or discarded."""
+"""Routes of dead letters, runs that failed for good or are unknown: list, redrive, discard."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def list_dead_letters(call: Call) -> Answer:
 
 @DEAD.post("/v1/dead/redrive", (Redriven, Replayed), body=RedriveBody)
 async def redrive_dead_letters(call: Call) -> Answer:
-    """Puts dead letters back, in order and paced, each once; or sends messages of dead queues again."""
+    """Redrives dead letters, in order and at a limited pace, each once; or sends messages of dead queues again."""
     api = call.api
     body: RedriveBody = call.body
     if body.queues:
@@ -45,7 +45,7 @@ async def redrive_dead_letters(call: Call) -> Answer:
 
 @DEAD.post("/v1/dead/discard", Discarded, body=DeadBody)
 async def discard_dead_letters(call: Call) -> Answer:
-    """Lets dead letters rest; their results stay."""
+    """Discards dead letters; their results stay."""
     choice = await call.api.work(_choice, call)
     return json_answer(200, Discarded(await call.api.work(redrive.discard, call.api.store, choice)))
 
@@ -55,6 +55,6 @@ def _choice(call: Call) -> DeadChoice:
 
 
 def _named(body: DeadBody) -> dict[str, Any]:
-    """What the body names."""
+    """Returns the fields that the body gives, without those it leaves out."""
     given = {name: getattr(body, name) for name in ("runs", *_FILTERS)}
     return {name: value for name, value in given.items() if value is not msgspec.UNSET}

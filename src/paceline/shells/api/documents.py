@@ -1,6 +1,6 @@
-"""JSON bodies of the API alone. Views of definitions, days and runs come from the steps.
+"""JSON bodies that only the API uses. Views of definitions, days and runs come from the steps.
 
-Bodies that core parses itself, as ``MonitorBody``, are declared here for their schemas.
+Bodies that core parses itself, such as ``MonitorBody``, are declared here for their schemas.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OVERLAP_RULE = (
     "What a firing does while an earlier run of the monitor is waiting or out: it makes no run, or its run queues."
 )
 
-Duration = Annotated[core.Duration, Meta(description="Such as 500ms, 30s, 5m, 6h, 1d.")]
+Duration = Annotated[core.Duration, Meta(description="A duration such as 500ms, 30s, 5m, 6h, 1d.")]
 Every = Annotated[core.Duration, shown("The interval, from 1s up.")]
 Cron = Annotated[str, shown("Five fields: minute, hour, day of month, month, day of week.")]
 Timezone = Annotated[str, shown("Of the cron expression; an IANA name.")]
@@ -60,16 +60,16 @@ Attempts = Annotated[
 ]
 Credits = Annotated[int, shown(minimum=0, maximum=DAILY_CREDITS_MAX)]
 Label = Annotated[str, shown(maxLength=LABEL_CHARS_MAX, pattern="^[^\\u0000]*$")]
-Lease = Annotated[str, Meta(max_length=40, description="As the claim gave it.")]
+Lease = Annotated[str, Meta(max_length=40, description="As the claim returned it.")]
 Date = Annotated[str, shown(sentence(DATE_RULE), format="date")]
 RunId = Annotated[str, Meta(max_length=800, description="`user/monitor#generation@counter`.")]
 CallRunId = Annotated[
-    str, Meta(max_length=800, description="`batch/record@2026-11-15`; with `~1` behind it, its first rerun.")
+    str, Meta(max_length=800, description="`batch/record@2026-11-15`; followed by `~1` for its first rerun.")
 ]
 
 
 def _to(name: str) -> Meta:
-    """A reference to the schema of that name, for JSON that the handler decodes itself."""
+    """Returns a reference to the schema of that name, for JSON that the handler decodes itself."""
     return shown(**{"$ref": f"#/components/schemas/{name}"})
 
 
@@ -80,14 +80,14 @@ class NewUserBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewUser(msgspec.Struct, frozen=True):
-    """``token`` is shown this once and stored nowhere."""
+    """A new user. ``token`` is shown only this once and is not stored."""
 
     user: str
     token: str
 
 
 class UserPatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is left out stays as it is."""
+    """Changes of a user. Fields that are left out stay as they are."""
 
     role: Role | msgspec.UnsetType = msgspec.UNSET
     daily_credits: Credits | msgspec.UnsetType = msgspec.UNSET
@@ -95,7 +95,10 @@ class UserPatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class NewTokenBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``scope``: what the token may do; left out, all that its user may. ``worker:`` tokens are made by admins."""
+    """A token to make.
+
+    ``scope`` says what it may do; without it, all that its user may. Only admins make ``worker:`` tokens.
+    """
 
     label: Label = ""
     scope: Annotated[str, shown(sentence(SCOPE_RULE), pattern=f"^{SCOPE_PATTERN}$")] | msgspec.UnsetType = msgspec.UNSET
@@ -103,7 +106,7 @@ class NewTokenBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TokenMade(msgspec.Struct, frozen=True):
-    """``token`` is shown this once and stored nowhere."""
+    """A new token. ``token`` is shown only this once and is not stored."""
 
     id: str
     label: str
@@ -114,7 +117,7 @@ class TokenMade(msgspec.Struct, frozen=True):
 
 
 class OutgoingCheck(msgspec.Struct, frozen=True, tag_field="kind", tag="outgoing"):
-    """Work for a checker of your own: whatever stands beside `kind` is handed over as it is."""
+    """Work for your own checker. All fields besides `kind` are passed on as they are."""
 
 
 class _Monitor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -136,26 +139,26 @@ class IntervalMonitor(_Monitor, frozen=True, kw_only=True):
 
 
 class CronMonitor(_Monitor, frozen=True, kw_only=True):
-    """A monitor that fires when its cron expression says."""
+    """A monitor that fires at the times of a cron expression."""
 
     cron: Cron
     timezone: Timezone = "UTC"
 
 
 class IntervalItem(IntervalMonitor, frozen=True, kw_only=True):
-    """One of many monitors: it fires at an interval."""
+    """One of many monitors, with an interval."""
 
     id: Id
 
 
 class CronItem(CronMonitor, frozen=True, kw_only=True):
-    """One of many monitors: it fires when its cron expression says."""
+    """One of many monitors, with a cron expression."""
 
     id: Id
 
 
 class MonitorPatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Fields of a monitor: null removes one, `check` and `alert` are merged into what is there, the rest replaces."""
+    """Changes of a monitor: null removes a field, `check` and `alert` are merged, all other fields are replaced."""
 
     check: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     every: Every | msgspec.UnsetType | None = msgspec.UNSET
@@ -172,13 +175,13 @@ class MonitorPatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class BulkBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Each item is judged by itself. Of several with one id the first counts."""
+    """Monitors to put. Each item is judged by itself. If an id is repeated, only its first item counts."""
 
     items: list[Annotated[msgspec.Raw, _to("BulkItem")]]
 
 
 class BulkResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``error`` says why an item was refused."""
+    """Result of one item. ``error`` says why it was refused."""
 
     id: str | None
     disposition: Literal["created", "replaced", "unchanged", "refused"]
@@ -186,13 +189,13 @@ class BulkResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BulkAnswer(msgspec.Struct, frozen=True):
-    """In the order of the request."""
+    """Results in the order of the request."""
 
     items: list[BulkResult]
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A record: what is asked of which provider, once a day."""
+    """A record: a request to a provider, made once a day."""
 
     id: Id
     provider: Id
@@ -216,13 +219,13 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RecordsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Each record is judged by itself."""
+    """Records to put. Each is judged by itself."""
 
     items: list[Annotated[msgspec.Raw, _to("Record")]]
 
 
 class RefusedLine(msgspec.Struct, frozen=True):
-    """Why a line was refused."""
+    """A refused line, and why it was refused."""
 
     line: int
     id: str | None
@@ -231,7 +234,10 @@ class RefusedLine(msgspec.Struct, frozen=True):
 
 
 class RecordsAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How many of each. For JSON ``items`` has a disposition for each; for lines ``refusals`` names the refused."""
+    """Counts by disposition.
+
+    After JSON, ``items`` has a disposition for each record; after lines, ``refusals`` names the refused ones.
+    """
 
     created: int
     replaced: int
@@ -242,7 +248,7 @@ class RecordsAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RecordView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``body`` is JSON; null: no body. What the record leaves to its provider is left out."""
+    """A record. ``body`` is JSON; null: no body. Fields that the record leaves to its provider are left out."""
 
     id: str
     provider: str
@@ -258,27 +264,30 @@ class RecordView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PlanBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``date`` left out: the running day."""
+    """The day to plan. Without ``date``, the running day."""
 
     date: Date | msgspec.UnsetType = msgspec.UNSET
 
 
 class RerunBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which runs: those whose newest run ended so, or those of these records. One of the two."""
+    """Runs to run again: those that ended in ``state``, or those of ``records``. Give one of the two."""
 
     state: Literal["done", "failed", "unknown", "skipped"] | msgspec.UnsetType = msgspec.UNSET
     records: Annotated[list[Id], Meta(max_length=RERUN_RECORDS_MAX)] | msgspec.UnsetType = msgspec.UNSET
 
 
 class RerunAnswer(msgspec.Struct, frozen=True):
-    """``rerun`` numbers the round: its runs are `batch/record@date~rerun`. 0: there was nothing to run again."""
+    """Result of a rerun.
+
+    ``rerun`` is its number: its runs are `batch/record@date~rerun`. 0: nothing was to run again.
+    """
 
     enqueued: int
     rerun: int
 
 
 class PlanAnswer(msgspec.Struct, frozen=True):
-    """``already``: planned before. ``skipped``: ended at once, because their time has passed."""
+    """Result of a plan. ``already``: planned before. ``skipped``: ended at once, because their time has passed."""
 
     enqueued: int
     already: int
@@ -286,7 +295,7 @@ class PlanAnswer(msgspec.Struct, frozen=True):
 
 
 class DeadBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which dead letters: these runs, those of a provider, those of a batch (on a date). All that is given holds."""
+    """Chooses dead letters: these runs, those of a provider, those of a batch (on a date). All conditions must hold."""
 
     runs: Annotated[list[CallRunId], Meta(max_length=RUNS_MAX)] | msgspec.UnsetType = msgspec.UNSET
     provider: Id | msgspec.UnsetType = msgspec.UNSET
@@ -295,7 +304,7 @@ class DeadBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RedriveBody(DeadBody, frozen=True):
-    """Which dead letters; or ``queues`` alone: the messages that wait in dead queues, on AWS."""
+    """Chooses dead letters to redrive; or ``queues`` alone: the messages in dead queues, on AWS."""
 
     queues: bool = False
 
@@ -305,9 +314,9 @@ class Redriven(msgspec.Struct, frozen=True):
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """Of messages in dead queues: sent again, stale and so deleted, and left because they cannot be read.
+    """Counts of messages in dead queues: sent again, deleted because they are stale, and left because unreadable.
 
-    ``queues``: how many of each queue were sent again.
+    ``queues``: how many messages of each queue were sent again.
     """
 
     redriven: int
@@ -321,7 +330,10 @@ class Discarded(msgspec.Struct, frozen=True):
 
 
 class JobQuote(msgspec.Struct, frozen=True):
-    """A dry run: what the job would cost at most, and whether that ``fits`` into what is left. Nothing was changed."""
+    """Result of a dry run: the highest cost of the job, and whether it ``fits`` into what is left.
+
+    Nothing was changed.
+    """
 
     cost: int
     credits_left: int
@@ -331,7 +343,10 @@ class JobQuote(msgspec.Struct, frozen=True):
 
 
 class JobAccepted(msgspec.Struct, frozen=True):
-    """``cost`` is the most it can be, and is reserved. ``again``: it was submitted before, under the same key."""
+    """A job that was accepted.
+
+    ``cost`` is its highest possible cost, which is reserved. ``again``: it was submitted before, with the same key.
+    """
 
     job: str
     cost: int
@@ -341,13 +356,13 @@ class JobAccepted(msgspec.Struct, frozen=True):
 
 
 class WebhookSecret(msgspec.Struct, frozen=True):
-    """One for all jobs of the user."""
+    """The secret that signs the webhooks of all jobs of the user."""
 
     secret: str
 
 
 class NewKeyBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``key`` is sealed at once, and shown to nobody."""
+    """A key to add. ``key`` is sealed at once, and never shown."""
 
     key: Annotated[str, shown(minLength=1, maxLength=KEY_CHARS_MAX, writeOnly=True)]
     label: Annotated[str, shown(maxLength=KEY_LABEL_CHARS_MAX)] = ""
@@ -358,7 +373,7 @@ class KeyPatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ClaimBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``user`` is for admins: whose runs; left out, an admin claims everybody's.
+    """A claim of runs. ``user`` is for admins: the owner of the runs; without it, an admin claims those of all users.
 
     With ``provider``: runs of batches at this provider of kind `outgoing`, in order, instead of runs of monitors.
     """
@@ -376,22 +391,22 @@ class ClaimAnswer(msgspec.Struct, frozen=True):
 
 
 class WorkerClaimAnswer(msgspec.Struct, frozen=True):
-    """The answer to a claim with ``provider``, in the order in which the runs shall start."""
+    """Answer to a claim with ``provider``, in the order in which the runs must start."""
 
     items: list[CallItem]
 
 
 class RunClaimBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``attempt``: only as this one, as the message says; left out, as whichever it would be."""
+    """A claim of one run. ``attempt``: only this attempt, as the message says; without it, whichever is next."""
 
     attempt: Annotated[int, Meta(ge=1, le=ATTEMPT_MAX)] | msgspec.UnsetType = msgspec.UNSET
     lease: Duration = "60s"
 
 
 class OutcomeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of ``detail``, ``reason`` (text) and ``latency_ms`` (a number) are shown in lists.
+    """Outcome of a run. Lists show ``reason`` (text) and ``latency_ms`` (a number) of ``detail``.
 
-    ``after`` is for `retry`: the run comes again no sooner, and no sooner than its own back-off lets it.
+    ``after`` is for `retry`: the run comes again no sooner than that, and no sooner than its own back-off.
     """
 
     lease: Lease
@@ -401,15 +416,17 @@ class OutcomeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OutcomesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Each item is judged by itself. Of several of one run the first counts."""
+    """Outcomes of runs. Each item is judged by itself. If a run is repeated, only its first item counts."""
 
     items: Annotated[list[Annotated[msgspec.Raw, _to("OutcomeItem")]], shown(maxItems=OUTCOMES_MAX)]
 
 
 class OutcomeItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One of them."""
+    """Outcome of one of many runs."""
 
-    run: Annotated[str, Meta(max_length=800, description="Of a monitor or of a batch, as the claim gave it.")]
+    run: Annotated[
+        str, Meta(max_length=800, description="Id of a run of a monitor or of a batch, as the claim returned it.")
+    ]
     lease: Lease
     status: Literal["ok", "failed", "retry"]
     detail: dict[str, Any] = {}
@@ -417,7 +434,10 @@ class OutcomeItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class OutcomeResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``state`` says how a settled run ended; ``error`` why an item is stale or was refused."""
+    """Result of one item.
+
+    ``state`` says how a settled run ended; ``error`` says why an item is stale or was refused.
+    """
 
     run: str | None
     disposition: Literal["settled", "retried", "stale", "refused"]
@@ -426,13 +446,13 @@ class OutcomeResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class OutcomesAnswer(msgspec.Struct, frozen=True):
-    """In the order of the request."""
+    """Results in the order of the request."""
 
     items: list[OutcomeResult]
 
 
 class ExtendBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``by`` counts from now."""
+    """Extends a lease. ``by`` counts from now."""
 
     lease: Lease
     by: Duration

@@ -1,4 +1,4 @@
-"""Jobs: priced, submitted, listed, shown, cancelled, their results; and what is left of a user's day."""
+"""Routes of jobs: price, submit, list, show, cancel, read results; and of the user's credits that are left today."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _JOB = "/v1/jobs/{job}"
     problems=(OverDailyCredits, AlreadyExists, NotFound),
 )
 async def submit_job(call: Call) -> Answer:
-    """Prices the job, reserves its highest cost and submits it, whole or not at all."""
+    """Prices the job, reserves its highest cost and submits it, completely or not at all."""
     asked = query(call.query_string, "dry_run", "user")
     asker = owner_of(call.user, asked.get("user", "me"))
     owner = (await call.api.read(get_user, call.api.store, asker)).id
@@ -72,7 +72,7 @@ async def list_jobs(call: Call) -> Answer:
 
 @JOBS.get(_JOB, job_report.JobView, query=("measurements",))
 async def show_job(call: Call) -> Answer:
-    """The job, its counts, its cost, why it waits, and its measurements."""
+    """The job with its counts, its cost, why it waits, and its measurements."""
     asked = query(call.query_string, "measurements")
     whole = truth(asked, "measurements", default=True)
     job = await _job(call)
@@ -87,9 +87,9 @@ async def show_job(call: Call) -> Answer:
 
 @JOBS.delete(_JOB, {202: job_report.JobView}, problems=(JobFinished,))
 async def cancel_job(call: Call) -> Answer:
-    """Cancels what has not ended: what was not sent is refunded, what runs is stopped.
+    """Cancels the job: measurements that were not sent are refunded, running ones are stopped.
 
-    What runs at RIPE is stopped by the loops, so the answer may come before the end.
+    The loops stop running measurements at RIPE, so the answer may come before the end.
     """
     api, job = call.api, await _job(call)
     after = await api.work(job_report.cancel_job, api.store, job, now_ms=api.now_ms())
@@ -101,7 +101,7 @@ async def cancel_job(call: Call) -> Answer:
 
 @JOBS.get(f"{_JOB}/results", _MEDIA, query=("merged",), waits=True)
 async def stream_job_results(call: Call) -> Stream:
-    """Results as RIPE has them now, one to a line, streamed."""
+    """The results as RIPE has them now, one per line, streamed."""
     api = call.api
     merged = query(call.query_string, "merged").get("merged")
     if merged not in (None, "target"):
@@ -125,7 +125,7 @@ async def show_budget(call: Call) -> Answer:
 
 @BUDGETS.get("/v1/users/{user}/webhook-secret", WebhookSecret)
 async def show_webhook_secret(call: Call) -> Answer:
-    """What the user's webhooks are signed with."""
+    """The secret that signs the user's webhooks."""
     owner = (await call.api.read(get_user, call.api.store, call.owner)).id
     return json_answer(200, WebhookSecret(webhook_secret(call.api.system.secret_key, owner)))
 

@@ -1,4 +1,4 @@
-"""Monitors: lists of them, a check now, and the times of the next firings."""
+"""Routes that list monitors, start an extra run, and show the times of the next firings."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ _ASKED = (*_FILTERS, "figures")
 
 @MONITOR_QUERIES.get_page(_MONITORS, MonitorView, query=_ASKED)
 async def list_monitors(call: Call) -> Answer:
-    """The user's monitors, filtered and in order."""
+    """The user's monitors, filtered and sorted."""
     owner = (await call.api.read(access.get_user, call.api.store, call.owner)).id
     return await _list(call, call.page(*_ASKED), owner)
 
 
 @MONITOR_QUERIES.get_page("/v1/monitors", MonitorView, access="admin", query=("user", *_ASKED), problems=(NotFound,))
 async def list_all_monitors(call: Call) -> Answer:
-    """The monitors of all users, filtered and in order."""
+    """The monitors of all users, filtered and sorted."""
     asked = call.page("user", *_ASKED)
     owner = None
     if user := asked.given.get("user"):
@@ -41,7 +41,7 @@ async def list_all_monitors(call: Call) -> Answer:
 
 @MONITOR_QUERIES.post(f"{_MONITOR}/run", {202: RunNowView}, problems=(OwnerDisabled,))
 async def run_monitor(call: Call) -> Answer:
-    """Checks now, once; the cadence is untouched."""
+    """Checks now, once; the cadence does not change."""
     api, owner, monitor_id = call.api, call.owner, call.params["id"]
 
     def run() -> RunNowView:
@@ -54,7 +54,7 @@ async def run_monitor(call: Call) -> Answer:
 
 @MONITOR_QUERIES.get(f"{_MONITOR}/next", UpcomingView, query=("count",))
 async def list_next_times(call: Call) -> Answer:
-    """When the monitor fires next, if nothing is edited."""
+    """The next times of the monitor, if nothing is edited."""
     api, text = call.api, query(call.query_string, "count").get("count", str(TIMES_DEFAULT))
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
         raise InvalidInput.of(FieldProblem("/query/count", f"a whole number from 1 to {TIMES_MAX}"))

@@ -1,4 +1,4 @@
-"""Monitors: put, read, edit, pause, resume, remove, in bulk, and their runs."""
+"""Routes of monitors: put, read, edit, pause, resume, remove, put many, and list their runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from paceline.steps.monitors.phases import allot_list
 from paceline.steps.views.report import MonitorView, RunView, monitor_view
 
 BULK_CHUNK = 250
-"""Items of one commit, a quarter of the room of a group commit: other users' writes come in between."""
+"""Items of one commit: a quarter of a group commit's room, so that other users' writes come in between."""
 _ITEM = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ID = msgspec.json.Decoder(str)
 _NOT_YET = BulkResult(None, "refused")
@@ -75,7 +75,7 @@ async def edit_monitor(call: Call) -> Answer:
 
 @MONITORS.delete(_MONITOR, headers=EDIT_HEADERS, problems=(RevisionMismatch,))
 async def remove_monitor(call: Call) -> Answer:
-    """Removes the monitor; nothing more fires."""
+    """Removes the monitor; it does not fire any more."""
     api, owner, monitor_id = call.api, call.owner, call.params["id"]
     guard = etags.guard_of(call.headers)
 
@@ -116,7 +116,7 @@ async def list_monitor_runs(call: Call) -> Answer:
 
 @MONITORS.put_many(_MONITORS, BulkAnswer, body=BulkBody, body_bytes_max=sys.maxsize)
 async def put_monitors(call: Call) -> Answer:
-    """Puts many monitors; answers a disposition for each."""
+    """Puts many monitors; answers with a disposition for each."""
     api, owner = call.api, call.owner
     await api.read(access.get_user, api.store, owner)
     puts, results = await api.work(_parse_bulk, api, owner, call.body)
@@ -142,7 +142,7 @@ async def _put_chunks(
 
 
 async def _put_guarded(api: ApiContext, put: PutMonitor, guard: etags.Guard) -> Put:
-    """The guard is judged on what is stored now, and written only onto that."""
+    """Puts the monitor if the stored one satisfies the conditional headers; retries if somebody wrote in between."""
 
     async def attempt() -> Put | None:
         monitor = await api.read(api.store.monitor, put.owner, put.id)
@@ -170,7 +170,7 @@ def _edit_now(
     change: Callable[[MonitorSpec], MonitorSpec],
     guard: etags.Guard,
 ) -> tuple[Monitor, MonitorView]:
-    """In a writing thread."""
+    """Edits the monitor if the stored one satisfies the conditional headers. Runs in a writing thread."""
     seen = etags.expected_revision(guard, define.get_monitor(api.store, owner, monitor_id), monitor_id)
     now_ms = api.now_ms()
     result = define.edit_monitor(
@@ -189,7 +189,10 @@ def _edit_now(
 
 
 def _parse_bulk(api: ApiContext, owner: str, body: BulkBody) -> tuple[list[tuple[int, PutMonitor]], list[BulkResult]]:
-    """The valid puts with their index, and the results with the refusals. Of several with one id the first counts."""
+    """Returns the valid puts with their index, and a result for each item.
+
+    If an id is repeated, its first item counts.
+    """
     items_max = api.system.settings.bulk_max
     if len(body.items) > items_max:
         raise InvalidInput.of(FieldProblem("/items", f"at most {items_max} items; send the rest in another request"))
@@ -206,7 +209,7 @@ def _parse_bulk(api: ApiContext, owner: str, body: BulkBody) -> tuple[list[tuple
                 raise InvalidInput.of(FieldProblem(f"{pointer}/id", "this field is required"))
             monitor_id = decode_part(_ID, bytes(document.pop("id")), f"{pointer}/id")
             if monitor_id in seen:
-                raise InvalidInput.of(FieldProblem(f"{pointer}/id", "this id stands in the list already; give it once"))
+                raise InvalidInput.of(FieldProblem(f"{pointer}/id", "this id is already in the list; give it once"))
             put = define.parse_put(owner, monitor_id, msgspec.json.encode(document), api.limits, pointer=pointer)
             put = api.seal(put, pointer=pointer, known=known)
         except PacelineError as error:

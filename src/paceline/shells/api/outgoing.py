@@ -1,4 +1,4 @@
-"""The outgoing queue: claim runs, report outcomes, extend leases; and show any run by its id."""
+"""Routes of the outgoing queue: claim runs, report outcomes, extend leases; and of any single run by its id."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from paceline.steps.views.report import RunView, run_view
 from paceline.steps.views.report import show_run as show_monitor_run
 
 OUTCOMES_PER_PUT, CLAIMS_PER_PUT = 4, 4
-"""So many take about as long as one put of a monitor."""
+"""How many outcomes, or claims, take about as long as one put of a monitor."""
 RUN_CHARS_MAX = 300
 _chance = random.SystemRandom().random
 
@@ -62,7 +62,7 @@ RUNS = Group("Runs")
 async def claim_runs(call: Call) -> Answer:
     """Leases runs for your own checker or worker; waits for the first, up to `wait`.
 
-    A client that has gone away claims nothing any more.
+    If the client has gone away, nothing more is claimed.
     """
     body: documents.ClaimBody = call.body
     lease_ms = _duration(body.lease, "/lease", ms_min=outgoing.LEASE_MS_MIN, ms_max=outgoing.LEASE_MS_MAX)
@@ -88,7 +88,7 @@ async def claim_runs(call: Call) -> Answer:
     hot=True,
 )
 async def claim_run(call: Call) -> Answer:
-    """Leases one run by its id, for a checker or a worker that was told of it by a message."""
+    """Leases one run by its id, for a checker or a worker that got a message about it."""
     body: documents.RunClaimBody = call.body
     api, rights = call.api, rights_of(call.user)
     lease_ms = _duration(body.lease, "/lease", ms_min=outgoing.LEASE_MS_MIN, ms_max=outgoing.LEASE_MS_MAX)
@@ -131,7 +131,7 @@ async def report_outcome(call: Call) -> Answer:
     "/v1/outgoing/outcomes", documents.OutcomesAnswer, body=documents.OutcomesBody, body_bytes_max=sys.maxsize, hot=True
 )
 async def report_outcomes(call: Call) -> Answer:
-    """Settles up to 1,000 leased runs; answers a disposition for each.
+    """Settles up to 1,000 leased runs; answers with a disposition for each.
 
     All are written in one act; each item is judged by itself.
     """
@@ -189,17 +189,17 @@ async def _look_for_work(call: Call, ask: WorkerAsk, weight: int) -> Found[worke
 
 
 def _call_run(rights: RunRights, text: str) -> str | None:
-    """The id of a batch's run that the token may touch; None: it is taken for a monitor's run.
+    """Returns the id of a batch's run that the token may use, or None if the text is treated as a monitor's run.
 
-    To a token without a scope whose user is no admin, a batch's run does not exist.
+    For a token without a scope whose user is no admin, a batch's run does not exist.
     """
     call_run = canonical_call_run(text)
     if call_run is not None and rights.calls:
         return call_run
     if call_run is not None and rights.scope:
-        raise rights.out_of_scope("it does not touch runs of batches")
+        raise rights.out_of_scope("it does not cover runs of batches")
     if not rights.checks:
-        raise rights.out_of_scope("it does not touch runs of monitors")
+        raise rights.out_of_scope("it does not cover runs of monitors")
     return None
 
 
@@ -209,7 +209,7 @@ def _report(
     after_ms = None
     if not isinstance(body.after, msgspec.UnsetType):
         if body.status != "retry":
-            raise errors.InvalidInput.of(errors.FieldProblem(f"{pointer}/after", 'is for status "retry"'))
+            raise errors.InvalidInput.of(errors.FieldProblem(f"{pointer}/after", 'only for status "retry"'))
         after_ms = _duration(body.after, f"{pointer}/after", ms_min=0, ms_max=AFTER_MS_MAX)
     name = _call_run(rights, run) or canonical_run(run)
     return outgoing.OutcomeReport(
@@ -220,7 +220,7 @@ def _report(
 def _parse_outcomes(
     body: documents.OutcomesBody, rights: RunRights
 ) -> tuple[dict[int, outgoing.OutcomeReport], list[documents.OutcomeResult]]:
-    """The valid reports by their index, and a list of results with the refusals in it."""
+    """Returns the valid reports by their index, and a list of results that has the refusals in it."""
     if len(body.items) > documents.OUTCOMES_MAX:
         raise errors.InvalidInput.of(
             errors.FieldProblem("/items", f"at most {documents.OUTCOMES_MAX} items; send the rest in another request")
@@ -237,7 +237,7 @@ def _parse_outcomes(
 
 
 def _named(raw: msgspec.Raw) -> str | None:
-    """The run that an invalid item names, if it can be read."""
+    """Returns the run that an invalid item names, or None if that cannot be read."""
     try:
         return str(_NAMED.decode(raw).run)[:RUN_CHARS_MAX]
     except msgspec.MsgspecError:
@@ -256,7 +256,7 @@ def _outcome_result(
 
 
 def canonical_run(text: str) -> str:
-    """The run's id, also if the client decoded the escapes inside it. Ids contain no ``%``."""
+    """Returns the run's id, also if the client decoded the escapes inside it. Ids contain no ``%``."""
     key, hash_, tail = text.rpartition("#")
     owner, slash, monitor = key.partition("/")
     if not hash_ or not slash:
@@ -265,7 +265,7 @@ def canonical_run(text: str) -> str:
 
 
 def canonical_call_run(text: str) -> str | None:
-    """The id of a batch's run, likewise; None if it cannot be one."""
+    """Returns the id of a batch's run, also if the client decoded its escapes; None if the text cannot be one."""
     key, at, date = text.rpartition("@")
     batch, slash, record = key.partition("/")
     if not at or not slash or "#" in key:
@@ -274,7 +274,7 @@ def canonical_call_run(text: str) -> str | None:
 
 
 def check_run_owner(run: str, viewer: str) -> None:
-    """NotFound for a run of another owner, judged by its id alone, whether it exists or not."""
+    """Raises NotFound for a run of another owner. It goes by the id alone, whether the run exists or not."""
     name = canonical_run(run)
     if name.partition("/")[0] != quote(viewer, safe=""):
         raise errors.NotFound(f"There is no run {name[:300]!r}. Ids look like user/monitor#generation@counter.")
@@ -293,7 +293,7 @@ def _count_call_starts(call: Call, items: Sequence[workers.CallItem]) -> None:
 
 
 def _worker_provider(call: Call, body: documents.ClaimBody) -> str:
-    """The provider of a worker's claim; Forbidden for those who may not claim there."""
+    """Returns the provider of a worker's claim; raises Forbidden if the user may not claim there."""
     assert not isinstance(body.provider, msgspec.UnsetType)
     if not isinstance(body.user, msgspec.UnsetType):
         raise errors.InvalidInput.of(
@@ -305,7 +305,7 @@ def _worker_provider(call: Call, body: documents.ClaimBody) -> str:
         )
     rights = rights_of(call.user)
     if rights.scope and (not rights.calls or rights.provider != body.provider):
-        raise rights.out_of_scope(f"it does not claim from provider {body.provider!r}")
+        raise rights.out_of_scope(f"it does not cover provider {body.provider!r}")
     if not rights.scope:
         require_admin(call.user)
     return body.provider

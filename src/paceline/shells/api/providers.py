@@ -1,4 +1,4 @@
-"""Providers: put, read, pause, resume, remove."""
+"""Routes of providers: put, read, pause, resume, remove."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def show_provider(call: Call) -> Answer:
 
 @PROVIDERS.delete(_PROVIDER, problems=(AlreadyExists,))
 async def remove_provider(call: Call) -> Answer:
-    """Removes a provider that no record and no run names."""
+    """Removes a provider, unless a record or a run names it."""
     api, provider_id = call.api, call.params["provider"]
     await api.write(lambda: providers.remove_provider(api.store, provider_id))
     return empty_answer(204)
@@ -60,13 +60,13 @@ async def remove_provider(call: Call) -> Answer:
 
 @PROVIDERS.post(f"{_PROVIDER}/pause", ProviderView)
 async def pause_provider(call: Call) -> Answer:
-    """Lets nothing more of the provider start."""
+    """Pauses the provider: nothing more of it starts."""
     return await _set_paused(call, paused=True)
 
 
 @PROVIDERS.post(f"{_PROVIDER}/resume", ProviderView)
 async def resume_provider(call: Call) -> Answer:
-    """Lets the provider go on; it catches up at a pace."""
+    """Resumes the provider; it catches up at a limited pace."""
     return await _set_paused(call, paused=False)
 
 

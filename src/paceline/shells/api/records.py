@@ -1,4 +1,4 @@
-"""A batch's records: put many at once, as one JSON document or as lines without end; read and remove."""
+"""Routes of a batch's records: put many, as one JSON document or as any number of lines; read and remove."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from paceline.steps.batches.late_records import plan_late_records
 
 LINE_BYTES_MAX = 2 * BODY_BYTES_MAX + ENDPOINT_CHARS_MAX
 REFUSALS_MAX = 1_000
-"""So many refused lines at most are named; the others are counted."""
+"""Refused lines that an answer names at most; further ones are only counted."""
 RECORDS_CHUNK = 1_000
-"""Other writes come in between the chunks."""
+"""Records of one write. Other writes come in between."""
 RECORDS_PER_PUT = 4
-"""So many records take about as long as one put of a monitor."""
+"""How many records take about as long to write as one put of a monitor."""
 _BODY = msgspec.json.Decoder(RecordsBody)
 RECORDS = Group("Batches", access="admin")
 _RECORDS = "/v1/batches/{batch}/records"
@@ -38,7 +38,7 @@ _RECORD = f"{_RECORDS}/{{record}}"
 
 @RECORDS.put_many(_RECORDS, RecordsAnswer, document="RecordsBody", body_bytes_max=sys.maxsize, streamed=True)
 async def put_records(call: Call) -> Answer:
-    """Puts many records, as one document or as lines of any number."""
+    """Puts many records, as one document or as any number of lines."""
     api = call.api
     batch = await api.read(batches.get_batch, api.store, call.params["batch"])
     answer = await (_put_lines if is_lines(call.headers) else _put_items)(call, batch)
@@ -71,7 +71,7 @@ async def show_record(call: Call) -> Answer:
 
 @RECORDS.delete(_RECORD)
 async def remove_record(call: Call) -> Answer:
-    """Removes the record; it runs no more, also today."""
+    """Removes the record; it no longer runs, not even today."""
     store, record_id = call.api.store, call.params["record"]
 
     def remove() -> None:
@@ -86,7 +86,7 @@ def record_view(record: RecordSpec) -> RecordView:
 
 
 async def _put_items(call: Call, batch: Batch) -> RecordsAnswer:
-    """One document, bounded as a bulk put of monitors is; a disposition for each item."""
+    """Puts the records of one document, limited like a bulk put of monitors. Returns a disposition for each item."""
     settings = call.api.system.settings
     body = await read_body(
         call.receive, call.headers, bytes_max=settings.body_bytes_max, timeout_s=call.api.body_timeout_s
@@ -105,7 +105,7 @@ async def _put_items(call: Call, batch: Batch) -> RecordsAnswer:
 
 
 async def _put_lines(call: Call, batch: Batch) -> RecordsAnswer:
-    """Lines as they come, a page at a time. What was put stays, also if the rest never comes."""
+    """Puts lines as they arrive, a page at a time. Records that were put stay, even if the rest never arrives."""
     counts: Counter[str] = Counter()
     refusals: list[RefusedLine] = []
     pages = read_line_pages(call.receive, line_bytes_max=LINE_BYTES_MAX, timeout_s=call.api.body_timeout_s)
@@ -119,7 +119,7 @@ async def _put_lines(call: Call, batch: Batch) -> RecordsAnswer:
 
 
 async def _write(api: ApiContext, batch: Batch, judged: Sequence[RecordSpec | PutRecord]) -> list[PutRecord]:
-    """Newcomers stay to be planned: that is done once, when all have come."""
+    """Writes one chunk. New records are not planned here: that is done once, after the last chunk."""
     return await api.write(
         lambda: batches.put_parsed_records(api.store, batch, judged, now_ms=api.now_ms(), vault=api.system.vault),
         weight=max(OWN_WEIGHT, len(judged) // RECORDS_PER_PUT),
@@ -138,7 +138,7 @@ def _result(put: PutRecord, pointer: str) -> BulkResult:
 
 
 def _pointed(error: PacelineError, pointer: str) -> PacelineError:
-    """What the store found wrong with a record names only the field: here the record is one of many."""
+    """Returns the error with ``pointer`` before its pointers: the store names the field, but not the record."""
     if not error.errors or error.errors[0].pointer.startswith(pointer):
         return error
     return InvalidInput.of(*(FieldProblem(pointer + field.pointer, field.detail) for field in error.errors))

@@ -28,7 +28,7 @@ _GROUPS: tuple[Group, ...] = (
     uptime.UPTIME,
     channels.CHANNELS,
     outgoing.OUTGOING,
-    why.WHY,  # before the runs, whose ids may hold slashes
+    why.WHY,  # before the routes of runs: their ids may contain slashes
     outgoing.RUNS,
     providers.PROVIDERS,
     batches.BATCHES,

@@ -1,4 +1,4 @@
-"""The service itself: liveness, readiness, metrics, and the status that an admin sees."""
+"""Routes of the service itself: liveness, readiness, metrics, and the status that an admin sees."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from paceline.steps.views.report import SchedulerView, scheduler_view
 from paceline.steps.views.service_report import ServiceStatus, service_status
 
 REFRESH_S_MAX = 0.4
-"""With the wait for a trial write, /metrics answers within two seconds."""
+"""Longest wait for new figures. Together with the wait for a trial write, /metrics answers within two seconds."""
 SERVICE = Group("Service")
 
 
 @SERVICE.get_page("/v1/schedulers", SchedulerView, access="admin")
 async def list_schedulers(call: Call) -> Answer:
-    """All entries, in order of generation."""
+    """All entries of the scheduler, in order of generation."""
     api = call.api
     asked = call.page()
     after = position_of(asked.cursor, "schedulers", 0)
@@ -43,44 +43,46 @@ async def show_status(call: Call) -> Answer:
 
 @SERVICE.get("/healthz", Alive, access="open")
 async def show_health(call: Call) -> Answer:
-    """The process is alive."""
+    """Liveness: the process answers."""
     del call
     return json_answer(200, Alive())
 
 
 @SERVICE.get("/readyz", Ready, access="open", problems=(StoreUnavailable, StoreDamaged, NotReady))
 async def show_readiness(call: Call) -> Answer:
-    """The store can be written and every loop turns.
+    """Readiness: the store can be written and every loop turns.
 
-    Whether the store can be written and every loop turns; answered within two seconds, whatever hangs.
+    Answers within two seconds, even if something hangs.
     """
     api = call.api
     await api.readiness.check()
     loops = api.hooks.loops()
     if stuck := [loop for loop in loops if not loop.turning]:
         names = ", ".join(f"{loop.name} ({loop.age_s:.0f} s since its last turn)" for loop in stuck)
-        raise NotReady(f"These loops do not turn: {names}. Look at the log; restart if they do not recover.")
+        raise NotReady(
+            f"These loops are stuck or have ended: {names}. Look at the log; restart if they do not recover."
+        )
     views = [LoopView(loop.name, loop.turning, round(loop.age_s, 3)) for loop in loops]
     return json_answer(200, Ready("ready", views))
 
 
 @SERVICE.get("/metrics", "text/plain", access="open")
 async def show_metrics(call: Call) -> Answer:
-    """Figures for Prometheus."""
+    """Metrics for Prometheus."""
     api = call.api
     try:
-        # A trial write is paid for on AWS: there, one that succeeded counts for longer.
+        # On AWS each trial write costs money: there, a successful one counts for longer.
         await api.readiness.check(counts_s=api.system.traits.keep_ms / 1_000)
         api.hooks.metrics.set_store_up(1)
     except StoreUnavailable:
         api.hooks.metrics.set_store_up(0)
-    # A store that hangs must not delay the figures that are there already.
+    # A store that hangs must not delay the figures that are already known.
     await api.readiness.look(lambda: _refresh(api), wait_s=REFRESH_S_MAX)
     return text_answer(200, api.hooks.metrics.render(), CONTENT_TYPE)
 
 
 def _refresh(api: ApiContext) -> None:
-    """Reads the gauges from the store: anybody may ask, so at most once a second, on AWS once a minute."""
+    """Reads the gauges from the store, at most once a second (on AWS once a minute), since anybody may ask."""
     figures = api.hooks.metrics
     if not figures.take_refresh(api.now_ms(), every_ms=api.system.traits.keep_ms):
         return

@@ -1,4 +1,4 @@
-"""How good a monitor's target was, as JSON or as CSV."""
+"""Route of a monitor's uptime, as JSON or as CSV."""
 
 from __future__ import annotations
 

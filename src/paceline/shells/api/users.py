@@ -1,4 +1,4 @@
-"""Users and their tokens."""
+"""Routes of users and their tokens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _USER = "/v1/users/{user}"
 
 @USERS.post("/v1/users", {201: NewUser}, access="admin", body=NewUserBody, problems=(AlreadyExists,))
 async def add_user(call: Call) -> Answer:
-    """Adds a user with a first token, which is shown this once."""
+    """Adds a user with a first token, which is shown only this once."""
     body: NewUserBody = call.body
     api = call.api
     user, made = await api.write(
@@ -57,13 +57,13 @@ async def list_users(call: Call) -> Answer:
 
 @USERS.get(_USER, UserView)
 async def show_user(call: Call) -> Answer:
-    """The user; `me` is whose token it is."""
+    """The user; `me` is the token's own user."""
     return json_answer(200, user_view(await call.api.read(access.get_user, call.api.store, call.owner)))
 
 
 @USERS.patch(_USER, UserView, access="admin", body=UserPatchBody)
 async def edit_user(call: Call) -> Answer:
-    """Changes role or daily credits; disables or enables."""
+    """Changes role or daily credits; disables or enables the user."""
     body: UserPatchBody = call.body
     api, owner = call.api, call.owner
     edit = UserEdit(role=_given(body.role), daily_credits=_given(body.daily_credits), disabled=_given(body.disabled))
@@ -74,7 +74,7 @@ async def edit_user(call: Call) -> Answer:
 
 @USERS.delete(_USER, access="admin")
 async def remove_user(call: Call) -> Answer:
-    """Removes the user with tokens and monitors."""
+    """Removes the user with all tokens and monitors."""
     api, owner = call.api, call.owner
     await api.write(lambda: access.remove_user(api.store, owner, now_ms=api.now_ms()))
     _tell_all(api)
@@ -85,12 +85,12 @@ async def remove_user(call: Call) -> Answer:
     f"{_USER}/tokens", {201: TokenMade}, body=NewTokenBody, body_needed=False, problems=(LimitReached, Forbidden)
 )
 async def add_token(call: Call) -> Answer:
-    """Makes a token, which is shown this once."""
+    """Makes a token, which is shown only this once."""
     body: NewTokenBody = call.body
     api, owner = call.api, call.owner
     scope = _given(body.scope) or ""
     if worker_provider(scope) is not None:
-        require_admin(call.user)  # its workers see what batches hold
+        require_admin(call.user)  # workers see the contents of batches
     made = await api.write(lambda: _add_token(api, owner, body.label, scope, _given(body.expires)))
     view = token_view(made.token)
     path = f"/v1/users/{owner}/tokens/{view.id}".encode()
@@ -107,7 +107,7 @@ async def list_tokens(call: Call) -> Answer:
 
 @USERS.delete(f"{_USER}/tokens/{{token_id}}")
 async def revoke_token(call: Call) -> Answer:
-    """Revokes a token, from the next request on."""
+    """Revokes a token; the next request with it is refused."""
     api, owner, token_id = call.api, owner_of(call.user, call.params["user"]), call.params["token_id"]
     await api.write(lambda: access.revoke_token(api.store, owner, token_id))
     api.tokens.forget()
@@ -128,7 +128,7 @@ def _add_token(api: ApiContext, owner: str, label: str, scope: str, expires: str
 
 
 def _tell_all(api: ApiContext) -> None:
-    """Wakes everything that depends on users: cached tokens, paused entries, held runs and jobs."""
+    """Tells everything that depends on users: cached tokens, paused entries, held runs and jobs."""
     api.tokens.forget()
     api.hooks.wake()
     api.hooks.arrivals.notify()
@@ -136,7 +136,7 @@ def _tell_all(api: ApiContext) -> None:
 
 
 def _token_views(api: ApiContext, owner: str) -> list[TokenView]:
-    """In order of id."""
+    """Returns the user's tokens in order of id."""
     tokens = api.store.tokens(access.get_user(api.store, owner).id)
     return [token_view(token) for token in sorted(tokens, key=lambda token: token.id)]
 

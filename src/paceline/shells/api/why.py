@@ -1,4 +1,4 @@
-"""Why a run waits or went as it did; why a monitor does not fire, a record did not run, or a job is not done."""
+"""Routes that explain a run, a monitor that does not fire, a record that did not run, and a job that is not done."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ WHY = Group("Why")
 
 @WHY.get("/v1/runs/{run}/why", WhyView)
 async def explain_run(call: Call) -> Answer:
-    """Why a run waits, or went as it did: the chain of reasons, and when it starts.
+    """Explains why a run waits or how it went: the chain of reasons, and when it starts.
 
-    A monitor's run, a measurement `job/index`, a job that was refused, `user/refused#number`, or, for admins, a batch's
+    Takes a monitor's run, a measurement `job/index`, a refused job `user/refused#number`, or, for admins, a batch's
     run.
     """
     api, viewer, text = call.api, viewer_of(call.user), call.params["run"]
@@ -31,7 +31,7 @@ async def explain_run(call: Call) -> Answer:
 
 @WHY.get("/v1/users/{user}/monitors/{id}/why", WhyView)
 async def explain_monitor(call: Call) -> Answer:
-    """Why a monitor does not fire: of a run that waits, else of its next firing."""
+    """Explains why a monitor does not fire: by a run that waits, else by its next firing."""
     api = call.api
     monitor = await api.read(get_monitor, api.store, call.owner, call.params["id"])
     return json_answer(200, await api.work(why_not.explain_monitor, api.store, monitor, now_ms=api.now_ms()))
@@ -39,7 +39,7 @@ async def explain_monitor(call: Call) -> Answer:
 
 @WHY.get("/v1/batches/{batch}/records/{record}/why", WhyView, access="admin")
 async def explain_record(call: Call) -> Answer:
-    """Why a record did not run today: of its run of the day, or why there is none."""
+    """Explains why a record did not run today: by its run of the day, or why there is none."""
     api, params = call.api, call.params
     batch = await api.read(get_batch, api.store, params["batch"])
     view = await api.work(why_not.explain_record, api.store, batch, params["record"], now_ms=api.now_ms())
@@ -48,7 +48,7 @@ async def explain_record(call: Call) -> Answer:
 
 @WHY.get("/v1/jobs/{job}/why", WhyView)
 async def explain_job(call: Call) -> Answer:
-    """Why a job is not done: of its first measurement that waits or runs."""
+    """Explains why a job is not done: by its first measurement that waits or runs."""
     api, viewer = call.api, viewer_of(call.user)
     job = await api.read(find_job, api.store, viewer, call.params["job"])
     view = await api.work(why_not.explain_job, api.store, job, viewer=viewer, now_ms=api.now_ms())

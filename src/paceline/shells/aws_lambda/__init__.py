@@ -1,13 +1,13 @@
-"""The serverless form. A function parses what AWS hands it, calls the steps, and says what came of it.
+"""The serverless form. Each function parses an event of AWS, calls the steps, and logs and returns a report.
 
-runtime            what every function has at hand, once for each process
+runtime            parts that every function uses, made once for each process
 api                REST, behind API Gateway
-items_stream       a definition changed: entries follow
-schedulers_stream  an entry moved: its alarm is set
-ticks              an alarm rang: the entry advances, or a provider's next run is released
-sweeper            every minute: what lost its alarm, and what comes into its last 15 minutes
-planner            a batch's day, page by page, under Step Functions
-sender             runs are carried out and settled
-jobs               measurements are sent, followed and finished; webhooks are called
+items_stream       a definition changed: its entry follows
+schedulers_stream  an entry moved: its alarm is sent
+ticks              an alarm came: the entry advances, or a provider's next run is released
+sweeper            every minute: sends alarms that were lost, and those of entries due in the next 15 minutes
+planner            plans a batch's day, page by page, under Step Functions
+sender             carries out and settles runs
+jobs               sends, follows and finishes measurements; calls webhooks
 keeper             retention
 """

@@ -20,15 +20,15 @@ TEXT = ["text/", "application/json", "application/problem+json", "application/x-
 
 @logger.inject_lambda_context
 def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
-    """A payload of API Gateway's HTTP API, version 2.0."""
+    """Answers a request in the payload format 2.0 of API Gateway's HTTP API."""
     return _adapter()(event, cast("Any", context))
 
 
 @cache
 def _adapter() -> Mangum:
-    """The lifespan is the process's, not that of one request: its end would close the writing thread for the next."""
+    """Makes the adapter, without a lifespan: its end would close the writing thread after the first request."""
     asyncio.set_event_loop(asyncio.new_event_loop())
     system = engine().system
-    keep_check_value(system)  # of the functions only this one may write where it stands
+    keep_check_value(system)  # only this function is allowed to write that item
     app = build_app(system, ApiHooks(metrics=Metrics(version=__version__)))
     return Mangum(app, lifespan="off", text_mime_types=TEXT)

@@ -1,4 +1,4 @@
-"""Work in flight in a function: the daemon's own loops, turned until nothing is left or the time is over."""
+"""Work in flight in a function: turns the daemon's own loops until nothing is left or the time is over."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from paceline.shells.daemon.metrics import Metrics
 
 WAIT_MS = 50
 SETTLE_S = 1.0
-"""How long after its time a function may still settle what has ended: less than ``time_of`` spares."""
+"""How long after its time a function may still settle results: less than ``time_of`` spares."""
 SOON_MS = 1_000
-"""A provider that is ready so soon is waited for: a message would take longer. Clocks differ by less."""
+"""If a provider is ready this soon, it is waited for, because a message would take longer. Clocks differ by less."""
 
 
 @cache
 def loop_metrics() -> Metrics:
-    """Counted for the loops' sake: nobody asks a function for its figures. Its log has them."""
+    """Returns metrics for the loops, which need some. Nobody reads a function's metrics; its log has the figures."""
     return Metrics(version=__version__)
 
 
 def carry_out(loops: Sequence[InFlight[Any, Any]], time: Time, *, claim_s: float) -> list[InFlight[Any, Any]]:
-    """Turns the loops until nothing may start and nothing is out. With less than ``claim_s`` left nothing is claimed.
+    """Turns the loops until nothing may start and nothing is out. Claims nothing once less than ``claim_s`` is left.
 
-    Returns the loops that were cut short. They are closed, and must not be used for a later event: what can be
-    repeated was given back, and the rest waits for the end of its lease.
+    Returns the loops that were cut short. They are closed and must not be used for a later event: repeatable work was
+    given back, and the rest waits for the end of its lease.
     """
     for loop in loops:
         loop.settled = 0

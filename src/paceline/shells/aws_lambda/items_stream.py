@@ -1,4 +1,4 @@
-"""The stream of ``items``: definitions changed, so their entries follow."""
+"""The stream of ``items``: when definitions change, their entries follow."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from paceline.shells.aws_lambda.runtime import Event, engine, logger
 from paceline.steps.monitors.react import react_to_all
 
 CHANGES = "changes#"
-"""How the partition key of a recorded change begins; the mapping's filter says the same."""
+"""Beginning of the partition key of a recorded change; the mapping's filter has the same."""
 
 
 @logger.inject_lambda_context
 def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
-    """The records say that there is something to follow; what it is stands in the table. So a record twice is nothing.
+    """Lets entries follow their changed definitions. A record only says that there is a change; the table says which.
 
-    An error fails them all, which costs one more look: there is no part of it that would be done twice.
+    So a record that comes twice does no harm. An error fails all records, and the repetition does nothing twice.
     """
     del context
     if any(_is_change(record) for record in event["Records"]):
@@ -28,6 +28,6 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
 
 
 def _is_change(record: Event) -> bool:
-    """Not one that was just forgotten, because an entry has followed it."""
+    """True if a change was recorded; False if one was deleted because its entry has followed it."""
     name = str(record["dynamodb"]["Keys"]["pk"]["S"])
     return record["eventName"] != "REMOVE" and name.startswith(CHANGES)

@@ -1,7 +1,7 @@
-"""Jobs, every minute: ``dispatch`` sends measurements, ``follow`` follows them, ``tell`` calls webhooks; and alerts.
+"""Functions of jobs, called every minute: ``dispatch`` sends measurements, ``follow`` follows them, ``tell`` reports.
 
-These are the daemon's own loops, turned for as long as there is something to do and time to do it in. ``dispatch`` is
-also called with new jobs by the stream of the ledger, so that they need not wait for the minute.
+They turn the daemon's own loops for as long as there is work and time. The stream of the ledger also calls ``dispatch``
+with new jobs, so that they do not wait for the minute. ``tell`` calls webhooks and sends alerts.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ TURNS_MAX = 1_000
 TELL_S = 32.0
 """With less time left nothing is begun: a message through apprise may take half a minute."""
 JOB = "job#"
-"""How the partition key of a job begins; those of its measurements do too, and have another sort key."""
+"""Beginning of the partition key of a job. Its measurements have the same partition key, but other sort keys."""
 JOB_SORT = "-"
 LATE_S = 1.0
-"""So much later than the stream the index may show a job."""
+"""How much later than the stream the index may show a job."""
 
 
 @logger.inject_lambda_context
 def dispatch(event: Event, context: LambdaContext) -> dict[str, Any]:
-    """One measurement after the other. How many are being sent at once is held down by the store, for all functions.
+    """Sends one measurement after the other. The store limits how many all functions send at once.
 
-    A record of the stream says only that there is a new job, so one that comes twice or late is nothing.
+    A record of the stream only says that there is a new job, so a record that comes twice or late does no harm.
     """
     left = time_of(context)
     if "Records" not in event:
@@ -53,7 +53,7 @@ def dispatch(event: Event, context: LambdaContext) -> dict[str, Any]:
 
 @logger.inject_lambda_context
 def follow(event: Event, context: LambdaContext) -> dict[str, Any]:
-    """What was lost is looked up, what runs is followed, accounts are kept beside RIPE's, jobs are finished."""
+    """Looks up lost sends, follows running measurements, compares accounts with RIPE's, and finishes jobs."""
     del event, context
     _follower().turn()
     return {"turns": 1}
@@ -61,7 +61,10 @@ def follow(event: Event, context: LambdaContext) -> dict[str, Any]:
 
 @logger.inject_lambda_context
 def tell(event: Event, context: LambdaContext) -> dict[str, Any]:
-    """Webhooks of finished jobs, and alerts. One that is cut short is tried again when its time comes."""
+    """Calls the webhooks of finished jobs and sends alerts.
+
+    A try that is cut short is made again when its time comes.
+    """
     del event
     hooks, alerts = _webhooks(), _alerts()
     cut_short: list[InFlight[Any, Any]] = carry_out([hooks, alerts], time_of(context), claim_s=TELL_S)
@@ -72,14 +75,17 @@ def tell(event: Event, context: LambdaContext) -> dict[str, Any]:
 
 
 def _is_new_job(record: Event) -> bool:
-    """As the mapping's filter has it: a job that moves on is none, or each call would bring up the next."""
+    """True for a new job, as in the mapping's filter. If changed jobs counted too, each call would cause the next."""
     keys = record["dynamodb"]["Keys"]
     is_job = str(keys["pk"]["S"]).startswith(JOB) and keys["sk"]["S"] == JOB_SORT
     return record["eventName"] == "INSERT" and is_job
 
 
 def _send_new(left: Time) -> int:
-    """All that can go now. Where others send as much as may be sent at once, they go on with it, or the next minute."""
+    """Sends all that can go now.
+
+    At the limit of concurrent sends, the senders or the next minute's call go on with it.
+    """
     turns = _dispatch_on(left, sleep_ms_max=0)
     if turns > 1:
         return turns
@@ -88,9 +94,9 @@ def _send_new(left: Time) -> int:
 
 
 def _dispatch_on(left: Time, *, sleep_ms_max: int = LOOK_MS - 1) -> int:
-    """Turns the dispatcher until it has nothing to do for longer than that. Returns how many turns there were."""
+    """Turns the dispatcher until it wants to sleep longer than ``sleep_ms_max``. Returns the number of turns."""
     dispatcher = _dispatcher()
-    dispatcher.tell()  # others may have made room since its last call
+    dispatcher.tell()  # other processes may have made room since its last call
     for turns in range(1, TURNS_MAX + 1):
         turn = dispatcher.turn()
         if turn.sleep_ms > sleep_ms_max or left.left_s < SEND_S:

@@ -1,4 +1,4 @@
-"""Every quarter of an hour: the clock is looked at, what is too old is deleted, and dead letters are counted."""
+"""Called every quarter of an hour: watches the clock, deletes old data, tells of late monitors, counts dead letters."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from paceline.steps.upkeep.recount import RecountReport, recount_phases
 PAGE_S = 60.0
 """With less time left no further page is begun."""
 RECOUNT_PAGES_MAX = 100
-"""Pages of the daily recount of phases in one call: a million monitors take ten calls."""
+"""Most pages of the daily recount of phases in one call: a million monitors take ten calls."""
 
 
 @logger.inject_lambda_context
 @metrics.log_metrics
 def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
-    """First the clock; then each kind until nothing is left of it, or the time is over: the next call goes on.
+    """Watches the clock, then does each kind of upkeep until nothing is left of it or the time is over.
 
-    Dead letters are counted here, whichever function or worker made them: somebody is to look at them.
+    The next call goes on. Dead letters are counted here, no matter which function or worker made them, so that an alarm
+    can watch the figure.
     """
     del event
     now, time = engine(), time_of(context)
@@ -44,9 +45,9 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
 
 
 def _clock(now: Engine) -> int:
-    """By how much the clock was set back since the last note; what waits too far ahead is then pulled back.
+    """Returns by how much the clock was set back since the last note; then also pulls back what waits too far ahead.
 
-    If there is so much of that that AWS ends this call before it is done, the next one goes on with what is left.
+    If AWS ends the call before all of it is pulled back, the next call goes on.
     """
     system = now.system
     found = watch_clock(
@@ -73,7 +74,7 @@ def _runs(now: Engine, time: Time) -> int:
 
 
 def _health(now: Engine, time: Time) -> dict[str, int]:
-    """Tells what is late, and closes hours in which alerts were held back."""
+    """Tells of late monitors, and closes hours in which alerts were held back."""
     flapping = close_hours(now.store, now_ms=now.now_ms())
     late = LateReport(0, 0 if is_any_late(now.store.status(), now_ms=now.now_ms()) else None)
     told = 0
@@ -92,7 +93,7 @@ def _calls(now: Engine, time: Time) -> int:
 
 
 def _batches(now: Engine, time: Time) -> int:
-    """Returns how many runs and records of batches that are being deleted are gone."""
+    """Goes on with the deletion of batches. Returns how many of their runs and records are gone."""
     total, more = 0, True
     while more and time.left_s > PAGE_S:
         done = go_on_deleting(now.store, now_ms=now.now_ms())
@@ -101,7 +102,7 @@ def _batches(now: Engine, time: Time) -> int:
 
 
 def _alerts(now: Engine) -> int:
-    """Returns how many old alerts are gone. Notices first what admins are to be told of."""
+    """Looks for alerts of admins, then deletes old alerts. Returns how many were deleted."""
     now_ms = now.now_ms()
     noticed = notice(now.store, now_ms=now_ms)
     if noticed is not None and any(noticed):
@@ -110,7 +111,7 @@ def _alerts(now: Engine) -> int:
 
 
 def _phases(now: Engine, time: Time) -> int:
-    """Returns by how much counts of phases were wrong that a recount has set right."""
+    """Recounts phases. Returns the sum of the errors that it corrected."""
     wrong, report, pages = 0, RecountReport(more=True), 0
     while report.more and pages < RECOUNT_PAGES_MAX and time.left_s > PAGE_S:
         report = recount_phases(now.store, now_ms=now.now_ms(), pause_ms=0)
@@ -121,7 +122,7 @@ def _phases(now: Engine, time: Time) -> int:
 
 
 def _cadences(now: Engine, time: Time) -> int:
-    """Returns how many monitors of an older store were counted by their cadence."""
+    """Counts monitors of an older store by their cadence. Returns how many."""
     total, more = 0, True
     while more and time.left_s > PAGE_S:
         page = count_page(now.store, now_ms=now.now_ms())

@@ -1,4 +1,4 @@
-"""Messages to the queues. How they are sent, and sent again, is the store's part."""
+"""Messages to the queues. The store sends them, and sends them again if need be."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ RUNS_FIFO = "runs.fifo"
 
 
 class Outbox:
-    """The queues that the functions write to."""
+    """Queues that the functions write to."""
 
     def __init__(self, post: MessageQueues) -> None:
         self._post = post
 
     def wake(self, wakes: Iterable[CheckWake | CallWake | Look]) -> None:
-        """Into ``runs.fifo``: no delay, one group for each provider."""
+        """Sends wakes to ``runs.fifo``: without a delay, and with one group for each monitor or provider."""
         letters = [Letter(write(wake), group=wake.group, once=wake.once) for wake in dict.fromkeys(wakes)]
         if letters:
             self._post.send(RUNS_FIFO, letters)
 
     def later(self, ticks: Iterable[Release | Start], *, now_ms: int) -> None:
-        """Into ``ticks``, which can delay what a FIFO queue cannot."""
+        """Sends messages to ``ticks`` with a delay, which a FIFO queue cannot have for single messages."""
         letters = [Letter(write(one), delay_s=delay_s(one.at, now_ms)) for one in dict.fromkeys(ticks)]
         if letters:
             self._post.send(TICKS, letters)

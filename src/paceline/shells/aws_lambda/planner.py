@@ -1,4 +1,4 @@
-"""A batch's day under Step Functions: ``start`` begins it, ``plan`` plans pages, ``release`` lets due runs go."""
+"""A batch's day under Step Functions: ``start`` begins it, ``plan`` plans pages, ``release`` releases due runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TRIES_MAX = 5
 
 
 class Planning(msgspec.Struct, frozen=True):
-    """What goes from one state of the machine to the next. ``before``: what the day held when its execution began."""
+    """Input and output of the machine's states. ``before``: how many runs the day had when its execution began."""
 
     batch: str
     date: str
@@ -45,7 +45,7 @@ class Day(NamedTuple):
 
 @logger.inject_lambda_context
 def start(event: Event, context: LambdaContext) -> dict[str, Any]:
-    """Every minute: days that have begun get their execution, and records that came late their place in the day."""
+    """Called every minute: starts executions for days that have begun, and plans late records."""
     del event
     now, time = engine(), time_of(context)
     started = [name for day in _due_days(now) if (name := _begin(now, day)) is not None]
@@ -62,7 +62,7 @@ def start(event: Event, context: LambdaContext) -> dict[str, Any]:
 
 @logger.inject_lambda_context
 def plan(event: Event, context: LambdaContext) -> dict[str, Any]:
-    """As many pages as there is time for. Called again after a crash, it goes on where the day stands."""
+    """Plans as many pages as there is time for. Called again after a crash, it goes on where the day stands."""
     now, time = engine(), time_of(context)
     state = msgspec.convert(event, Planning)
     batch = now.store.batch(state.batch)
@@ -72,13 +72,13 @@ def plan(event: Event, context: LambdaContext) -> dict[str, Any]:
     report = plan_day(now.store, batch, day, now_ms=now.now_ms(), keep_on=lambda: time.left_s > PAGE_S)
     there = now.store.day(batch, state.date)
     assert there is not None
-    # By the ledger, not by adding up: a call whose answer was lost has counted, too.
+    # Counted from the ledger, because a call whose answer was lost has enqueued runs, too.
     return _told(state, enqueued=there.enqueued - state.before, finished=report.finished)
 
 
 @logger.inject_lambda_context
 def release(event: Event, context: LambdaContext) -> dict[str, Any]:
-    """What is due by now, or soon, gets its message. The answer is the machine's."""
+    """Sends messages for providers that may start a run now or soon. Returns the output of the machine."""
     del context
     released = release_ready(engine())
     state = msgspec.convert(event, Planning)
@@ -87,7 +87,10 @@ def release(event: Event, context: LambdaContext) -> dict[str, Any]:
 
 
 def execution_name(day: Day, again: int = 0) -> str:
-    """Batch and date; Step Functions takes each name once in 90 days. What it does not take is told by a digest."""
+    """Returns the name of an execution: batch and date, unique for 90 days.
+
+    If Step Functions does not accept the batch's id as it is, a digest of it is added.
+    """
     plain = re.sub(r"[^A-Za-z0-9_-]", "_", day.batch.id)
     if plain != day.batch.id or len(plain) > NAME_MAX - 20:
         plain = f"{plain[:40]}-{hashlib.sha256(day.batch.id.encode()).hexdigest()[:12]}"
@@ -102,7 +105,10 @@ def _due_days(now: Engine) -> Iterator[Day]:
 
 
 def _begin(now: Engine, day: Day) -> str | None:
-    """Its name, if it was begun just now. An execution that failed keeps its name for 90 days: then the next number."""
+    """Starts the day's execution. Returns its name, or None if it was started before.
+
+    A failed execution keeps its name for 90 days; then the next number is used.
+    """
     there = now.store.day(day.batch, day.date.isoformat())
     given = Planning(day.batch.id, day.date.isoformat(), there.enqueued if there else 0)
     for again in range(TRIES_MAX):

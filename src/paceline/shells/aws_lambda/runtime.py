@@ -1,4 +1,4 @@
-"""What every function has at hand: made at the first event of a process and kept for those that follow."""
+"""Parts that every function uses: made at the first event of a process and kept for later events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Event = dict[str, Any]
 
 logger = Logger(service="paceline")
 metrics = Metrics(namespace="Paceline")
-"""Written to the log, where CloudWatch finds them, with POWERTOOLS_SERVICE_NAME, the prefix, as their dimension."""
+"""Metrics, written to the log, where CloudWatch finds them. POWERTOOLS_SERVICE_NAME, the prefix, is their dimension."""
 chance: Callable[[], float] = random.SystemRandom().random
 
 
@@ -42,7 +42,7 @@ class Engine:
 
 
 class Time(NamedTuple):
-    """How long this call of the function may still take."""
+    """Time that this call of the function has left."""
 
     end_s: float
 
@@ -53,7 +53,7 @@ class Time(NamedTuple):
 
 @cache
 def engine() -> Engine:
-    """Raises WrongSetting if the function's environment is not that of a deployment."""
+    """Returns the parts. Raises WrongSetting if the environment is not that of a deployment."""
     _speak_as_powertools()
     settings = load_settings(secret_key=_secret_key())
     if aws_prefix(settings.store) is None:
@@ -62,25 +62,28 @@ def engine() -> Engine:
     if settings.secret_key is not None:
         assert system.secret_key, "a wrong one stops every function that has one"
     store = cast("QueuedStore", system.store)
-    # The stream of the entries sets the alarm of every entry that moves: one that the writer sent would be a second.
+    # The stream of the entries sets the alarm of every entry that moves; the writer must not send another.
     store.alarms.sends = False
     return Engine(system, store, Outbox(store.queues))
 
 
 def time_of(context: Any, *, spare_s: float = 2.0) -> Time:
-    """Until shortly before AWS ends the function: what is under way must be written by then."""
+    """Returns the time until shortly before AWS ends the function, so that results can still be written."""
     return Time(time.monotonic() + context.get_remaining_time_in_millis() / 1_000 - spare_s)
 
 
 def answer(processor: BasePartialBatchProcessor) -> dict[str, Any]:
-    """What AWS is told of a batch: which of its records failed, and nothing of the others."""
+    """Returns AWS's report of a batch, which names the records that failed, and logs their errors."""
     for _, error, _ in processor.exceptions:
         logger.warning("record_failed", extra={"error": str(error)})
     return dict(processor.response())
 
 
 def _secret_key() -> str | None:
-    """Read at the start, so that it stands in no configuration. None: PACELINE_SECRET_KEY has it, or none is needed."""
+    """Reads the key from Secrets Manager, so that no configuration contains it.
+
+    None: PACELINE_SECRET_KEY has the key, or none is needed.
+    """
     arn = os.environ.get(SECRET_NAME)
     if arn is None:
         return None
@@ -88,7 +91,7 @@ def _secret_key() -> str | None:
 
 
 def _speak_as_powertools() -> None:
-    """What the loops' own code logs comes out as lines of this function, with its request id, and without secrets."""
+    """Makes the loops' own code log as this function does, with its request id and without secrets."""
     structlog.configure(
         processors=[structlog.processors.format_exc_info, redact, structlog.stdlib.render_to_log_kwargs],
         logger_factory=lambda *_names: logger,

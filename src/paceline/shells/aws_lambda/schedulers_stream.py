@@ -1,4 +1,4 @@
-"""The stream of ``schedulers``: an entry moved, so its alarm is set, if it is due within what a message can wait."""
+"""The stream of ``schedulers``: when an entry moves, its alarm is sent, if a message can wait that long."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from paceline.shells.aws_lambda.runtime import Event, answer, engine, logger
 
 @logger.inject_lambda_context
 def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
-    """What is due later stands in the due index, and the sweeper comes for it in its last 15 minutes."""
+    """Sends the alarms of entries that moved.
+
+    Entries that are due later stay in the due index; the sweeper sends their alarms 15 minutes ahead.
+    """
     del context
     processor = BatchProcessor(event_type=EventType.DynamoDBStreams)
     with processor(event["Records"], _alarm):
@@ -22,14 +25,14 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
     horizon_ms = now_ms + DELAY_MS_MAX
     moved = [alarm for status, alarm, _ in done if status == "success" and isinstance(alarm, Alarm)]
     soon = [alarm for alarm in moved if alarm.due <= horizon_ms]
-    # Raises if it cannot: all of it then comes again, and what was sent twice is dropped by the tick.
+    # If this raises, all records come again; the tick drops an alarm that was sent twice.
     now.store.alarms.send(soon, now_ms=now_ms)
     logger.info("armed", extra={"armed": len(soon), "later": len(moved) - len(soon)})
     return answer(processor)
 
 
 def _alarm(record: Any) -> Alarm | None:
-    """None: it is at rest, or what moved is nothing that a tick looks at."""
+    """Returns the alarm of an entry that moved. None: it is paused, or nothing changed that a tick looks at."""
     images = record.raw_event["dynamodb"]
     before, after = _standing(images.get("OldImage")), _standing(images.get("NewImage"))
     return after if after != before else None

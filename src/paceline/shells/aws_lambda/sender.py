@@ -1,8 +1,9 @@
-"""The queue ``runs.fifo``: what may start is claimed, carried out and settled, as the daemon does it.
+"""The queue ``runs.fifo``: claims, carries out and settles runs, as the daemon does.
 
-A message is no order to send: the claim says which runs may start, in which order, and how many. So one that comes
-twice, or late, or for a run that another function took, finds nothing to do. It says where to look, so that nobody
-looks everywhere for each: that is what the Look of every minute does, for all whose own message was lost.
+A message does not order a send: the claim decides which runs may start, in which order, and how many. So a message that
+comes twice, or late, or for a run that another function took, finds nothing to do. It says where to look, so that not
+every message makes a search through everything. Once a minute a Look searches everywhere, for runs whose own message
+was lost.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from paceline.steps.monitors.send import make_orders
 from paceline.wiring import System, open_caller, open_provider
 
 CLAIM_S = TIMEOUT_MS_MAX / 1_000 + 30
-"""With less time left nothing more is claimed: that long a call may take, if its provider allows it."""
+"""With less time left nothing more is claimed, because a call may take this long if its provider allows it."""
 IN_FLIGHT_MAX = 100
 
 
 @logger.inject_lambda_context
 def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
-    """A message that cannot be read fails its own group alone: one provider's trouble is not another's."""
+    """Carries out the runs that the messages announce. An unreadable message fails only its own group."""
     processor = SqsFifoPartialProcessor(skip_group_on_error=True)
     with processor(event["Records"], _wake):
         done = processor.process()
@@ -64,7 +65,7 @@ def _wake(record: SQSRecord) -> CheckWake | CallWake | Look:
 
 
 def follow_up(now: Engine, providers: set[int]) -> None:
-    """The next run of these providers gets its message: at once, or when it is due."""
+    """Sends a message for the next run of these providers, at once or when it is due."""
     horizon_ms = now.now_ms() + DELAY_MS_MAX
     ready = now.store.ready_of(providers) if providers else {}
     release_or_tell(now, [Release(one, at) for one, at in sorted(ready.items()) if at <= horizon_ms])
@@ -86,7 +87,7 @@ class SomeChecks(Checks):
         return self._loop
 
     def try_again(self, failed: Sequence[tuple[Order, Settlement]]) -> None:
-        """Sends a message for each, which comes when its pause is over."""
+        """Sends a message for each retry, delayed until its pause is over."""
         starts = [
             Start(order.generation, order.counter, one.outcome.not_before_ms, order.attempt + 1)
             for order, one in failed
@@ -95,7 +96,7 @@ class SomeChecks(Checks):
         release_or_tell(engine(), starts)
 
     def claim(self, room: int, ended: Sequence[tuple[Order, Finished]], *, told: bool) -> Found[Order]:
-        """Does not ask first when the next check is due: there is a message."""
+        """Claims at once, without asking when the next check is due: the message says that there is one."""
         del told
         return super().claim(room, ended, told=True)
 

@@ -1,4 +1,4 @@
-"""Every minute, a net below the messages: what one of them would have woken is found here, so none is needed."""
+"""Called every minute: finds everything whose message was lost, so that no message is indispensable."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from paceline.steps.monitors.look_after import LateReport, is_any_late, tell_lat
 from paceline.steps.monitors.react import react_to_all
 
 AHEAD_MS = 150_000
-"""Providers that become ready before the next sweep get their message now. A scheduler's minute may take two."""
+"""Providers that become ready within this time get their message now. One minute of the scheduler may take two."""
 LATE_PAGES_MAX = 4
 
 
 @logger.inject_lambda_context
 def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
-    """Changes that were given up, entries without an alarm, providers without a message, runs that nobody took.
+    """Repairs changes that were given up, entries without an alarm, providers without a message, and unclaimed runs.
 
-    Who has a run that could have started five minutes ago is told.
+    Tells of runs that could have started five minutes ago.
     """
     del event, context
     now, now_ms = engine(), engine().now_ms()
@@ -36,7 +36,10 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
 
 
 def tell_late_runs(now: Engine) -> int:
-    """Tells of monitors that nobody runs; how many. Where very many are, the keeper's round comes to the others."""
+    """Tells of monitors whose runs nobody claims.
+
+    Returns how many. If there are very many, the keeper tells of the rest.
+    """
     now_ms, told = now.now_ms(), 0
     late = LateReport(0, 0 if is_any_late(now.store.status(), now_ms=now_ms) else None)
     for _ in range(LATE_PAGES_MAX):
@@ -48,12 +51,12 @@ def tell_late_runs(now: Engine) -> int:
 
 
 def release_ready(now: Engine) -> int:
-    """Every provider that may start a run by the next sweep; how many may start one now."""
+    """Sends messages for providers that may start a run before the next sweep. Returns how many may start one now."""
     ready = now.store.ready_lanes(until_ms=now.now_ms() + AHEAD_MS)
     return release(now, [Release(provider, at) for provider, at in ready])
 
 
 def release_work(now: Engine) -> int:
-    """The same for providers whose runs are for workers: what may start now is told to them."""
+    """Like ``release_ready``, for providers whose runs are for workers: the workers are told what may start now."""
     ready = now.store.ready_work(until_ms=now.now_ms() + AHEAD_MS)
     return release_or_tell(now, [Release(provider, at) for provider, at in ready])

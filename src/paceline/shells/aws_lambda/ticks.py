@@ -1,4 +1,4 @@
-"""The queue ``ticks``: an alarm rang, so its entry advances; or the time of a run has come, so it is released."""
+"""The queue ``ticks``: an alarm makes its entry advance; the other messages release a run when its time has come."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOK_MS = 60_000
 
 @logger.inject_lambda_context
 def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
-    """Only a message that cannot be read fails alone; the others are done together, in one pass."""
+    """Handles all messages in one pass. A message that cannot be read fails alone."""
     del context
     processor = BatchProcessor(event_type=EventType.SQS)
     with processor(event["Records"], _tick):
@@ -37,7 +37,10 @@ def _tick(record: SQSRecord) -> Alarm | Release | Start:
 
 
 def _advance(now: Engine, alarms: Sequence[Alarm]) -> tuple[int, int]:
-    """How many runs were made, and how many entries had moved: by an edit, or by the same message before."""
+    """Advances the entries. Returns how many runs were made, and how many entries had already moved.
+
+    An entry has moved if it was edited, or if the same message came before.
+    """
     if not alarms:
         return 0, 0
     now_ms = now.now_ms()
@@ -48,7 +51,7 @@ def _advance(now: Engine, alarms: Sequence[Alarm]) -> tuple[int, int]:
 
 
 def _starts(now: Engine, moved: Sequence[Advance], *, now_ms: int) -> list[Start]:
-    """For checks of our own; a checker that reads ``outgoing`` was told by the store."""
+    """Returns starts for checks that Paceline makes; the store has told the checkers of ``outgoing`` runs."""
     entries = now.store.entries([advance.due.generation for advance in moved], now_ms=now_ms) if moved else {}
     return [
         Start(advance.due.generation, firing.counter, firing.after_ms)
@@ -68,7 +71,7 @@ def release(now: Engine, releases: Sequence[Release | Start]) -> int:
 
 
 def release_or_tell(now: Engine, releases: Sequence[Release | Start]) -> int:
-    """As ``release``; but runs of providers that workers claim from are told to the workers, once they are due."""
+    """Like ``release``, but tells workers of due runs of the providers that they claim from."""
     now_ms = now.now_ms()
     named = {one.provider for one in releases if isinstance(one, Release) and one.at <= now_ms}
     theirs = now.store.offer_work(named, now_ms=now_ms) if named else set()

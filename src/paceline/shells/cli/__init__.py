@@ -15,7 +15,7 @@ _WITH_VALUE = frozenset({"--config", "--store", "--url", "--token", "--token-fil
 def main(arguments: list[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
     if arguments is None and _first_word(sys.argv[1:]) in LONG_RUNNING:
-        # Before the slow imports: a signal at any moment of the start ends it cleanly, and nothing has run yet.
+        # Before the slow imports, so that a signal at any moment of the start ends the process cleanly.
         end_start_when_told()
     from paceline.shells.cli.app import main as run
 
@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _first_word(arguments: list[str]) -> str:
-    """The command, behind options that stand before it."""
+    """Returns the name of the command, which may come after options."""
     left = iter(arguments)
     for word in left:
         if word in _WITH_VALUE:

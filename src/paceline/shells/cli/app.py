@@ -1,4 +1,4 @@
-"""The root of the command line, and how an error is shown."""
+"""Root of the command line; turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -101,13 +101,13 @@ def _root(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command and returns its exit code. A person never meets a traceback."""
+    """Runs one command and returns its exit code. Users never see a traceback."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
         code = app(given or ["--help"], prog_name="paceline", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader went away (`| head`): nothing is left to say, also not at the interpreter's own last flush.
+        # The reader went away (`| head`): write nothing more, also not when the interpreter flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILED
     except Exception as error:  # noqa: BLE001  # the last resort: told in one line instead of a traceback

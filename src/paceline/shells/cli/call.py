@@ -1,4 +1,4 @@
-"""How a command runs: it parses its options, asks the open store or a Paceline elsewhere, and emits the answer."""
+"""Runs a command: parses its options, asks the store or another Paceline, and prints the answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from paceline.shells.cli.output import print_note
 from paceline.shells.cli.text.examples import examples_of
 from paceline.steps import access
 
-if TYPE_CHECKING:  # they are slow to import, and `--help` needs none of them
+if TYPE_CHECKING:  # slow imports that `--help` does not need
     from paceline.config import Settings
     from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class Call(NamedTuple):
-    """The options that every command takes, before or after its name; those of ``remote`` before it only."""
+    """Options of every command. They stand before or after its name, those of ``remote`` only before it."""
 
     config: Path | None = None
     store: str | None = None
@@ -37,7 +37,7 @@ class Call(NamedTuple):
     utc: bool = False
 
     def with_later(self, later: Call) -> Call:
-        """Returns the options with those given after the command's name in front."""
+        """Returns the options; those given after the command's name win."""
         return Call(
             later.config or self.config,
             later.store or self.store,
@@ -52,18 +52,18 @@ class Call(NamedTuple):
         return load_settings(self.config, store=self.store, **flags)
 
     def answer(self, on_store: Callable[[System], T], over_rest: Callable[[Remote], T]) -> T:
-        """Asks the one thing that a command is about, of the store there is or of a Paceline elsewhere.
+        """Asks the existing store, or another Paceline, for the answer of a command.
 
-        Both functions return the same view, so that what is printed does not depend on who was asked.
+        Both functions return the same view, so that the output does not depend on who was asked.
         """
         return self._answer(self.system, on_store, over_rest)
 
     def answer_or_new(self, on_store: Callable[[System], T], over_rest: Callable[[Remote], T]) -> T:
-        """The same for a command that may be the first to declare something: it makes a store if there is none."""
+        """Like ``answer``, for a command that may declare the first definition: makes a store if there is none."""
         return self._answer(self._system_or_new, on_store, over_rest)
 
     def answer_on_own(self, on_store: Callable[[System], T], over_rest: Callable[[Remote], T]) -> T:
-        """The same for a command that begins a store of one's own, also where there is a demo."""
+        """Like ``answer_or_new``, but never takes the store of a demo: for a command that begins a store."""
         return self._answer(self.new_system, on_store, over_rest)
 
     def _answer(
@@ -78,7 +78,7 @@ class Call(NamedTuple):
             return on_store(system)
 
     def need_store(self) -> None:
-        """InvalidInput if a Paceline elsewhere was named: this command works on the store alone."""
+        """Raises InvalidInput if another Paceline was named: this command works only on a store."""
         if self.store is None and (url := named_url(self.remote)) is not None:
             raise InvalidInput(
                 f"This command needs the store and cannot be done over REST. Run it on the machine of {url}, without"
@@ -87,7 +87,7 @@ class Call(NamedTuple):
 
     @contextmanager
     def system(self, settings: Settings | None = None) -> Iterator[System]:
-        """The store there is, open for as long as the command runs. NoStore says where one might be."""
+        """Opens the existing store while the command runs. Raises NoStore, which says where a store might be."""
         self.need_store()
         settings = self._there(settings or self.settings())
         try:
@@ -100,12 +100,12 @@ class Call(NamedTuple):
 
     @contextmanager
     def new_system(self, settings: Settings | None = None) -> Iterator[System]:
-        """The configured store, made if there is none: for the few commands that begin one."""
+        """Opens the configured store, and makes it if there is none: for the few commands that begin a store."""
         self.need_store()
         try:
             with _opened(settings or self.settings()) as system:
                 yield system
-        except NoStore as error:  # on AWS it is made by another command, which the words name
+        except NoStore as error:  # on AWS another command makes it; the error names that command
             raise StoreUnavailable(error.detail) from error
 
     def _system_or_new(self) -> AbstractContextManager[System]:
@@ -117,7 +117,7 @@ class Call(NamedTuple):
         return self.system(settings) if there and self.store is None else self.new_system(settings)
 
     def _login(self) -> Login | None:
-        """The Paceline elsewhere that is meant; None: the store is. A store that is named comes before a login."""
+        """Returns the Paceline to ask over REST; None: the store is used. A store that is named wins over a login."""
         if self.store is not None:
             if self.remote.url is not None:
                 raise InvalidInput("Give either --store or --url.")
@@ -128,7 +128,7 @@ class Call(NamedTuple):
         return find_login(self.remote, as_json=self.as_json)
 
     def _there(self, settings: Settings) -> Settings:
-        """Where there is nothing but a demo, and no --store was given, the demo's store is meant."""
+        """Returns the demo's store if there is no other and --store was not given."""
         from paceline.shells.cli.places import demo_store, no_store_text
         from paceline.wiring import has_store
 
@@ -137,7 +137,7 @@ class Call(NamedTuple):
         demo = demo_store(settings.store)
         if self.store is not None or not has_store(demo):
             raise NoStore(no_store_text(settings.store))
-        print_note(f"This is about the demo ({demo}): there is no {settings.store}.")
+        print_note(f"Using the store of the demo ({demo}), because there is no {settings.store}.")
         return settings.model_copy(update={"store": demo})
 
 
@@ -185,7 +185,7 @@ def command(
             return function(earlier.with_later(later), **own, **fixed)
 
         offered = _offered(signature)
-        run.__signature__ = offered  # type: ignore[attr-defined]  # how a decorator tells what it takes
+        run.__signature__ = offered  # type: ignore[attr-defined]  # typer reads the options from here
         run.__annotations__ = {name: parameter.annotation for name, parameter in offered.parameters.items()}
         group = "" if app.info.name == "paceline" else f"{app.info.name} "
         app.command(name, help=help_text, epilog=examples_of(f"{group}{name}"))(run)
@@ -195,7 +195,7 @@ def command(
 
 
 def owner_id(system: System, user: str | None) -> str:
-    """The user a command is about: the one named, else $PACELINE_USER, else the only one there is."""
+    """Returns the user of a command: the one that is named, else $PACELINE_USER, else the only one."""
     if named := user or os.environ.get("PACELINE_USER"):
         return access.get_user(system.store, named).id
     users = system.store.users(after="", limit=2)
@@ -211,7 +211,7 @@ def _is_group(annotation: Any) -> bool:
 
 
 def _offered(own: inspect.Signature) -> inspect.Signature:
-    """The context, what the command declares with its groups spread out, and the shared options."""
+    """Returns the signature: the context, the command's own options with groups spread out, and the shared options."""
     declared: list[inspect.Parameter] = []
     for parameter in list(own.parameters.values())[1:]:
         group = parameter.annotation if _is_group(parameter.annotation) else None

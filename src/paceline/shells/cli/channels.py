@@ -1,4 +1,4 @@
-"""``paceline channel``, ``paceline silence`` and ``paceline alert``: who is told, what is held back, what was told."""
+"""``paceline channel``, ``paceline silence`` and ``paceline alert``: channels, silences, and alerts that were sent."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
-app = typer.Typer(name="channel", help="Set, test, list and remove the channels through which a user is told.")
+app = typer.Typer(name="channel", help="Set, test, list and remove a user's channels for alerts.")
 silence_app = typer.Typer(name="silence", help="Hold back the alerts of monitors with a tag; list and end silences.")
-alert_app = typer.Typer(name="alert", help="See what was told to whom.")
+alert_app = typer.Typer(name="alert", help="List the alerts that were sent.")
 
 CHANNEL_COLUMNS: Columns = {
     "CHANNEL": ident("id"),
@@ -58,18 +58,20 @@ _CHANNELS = "/v1/users/{user}/channels"
 _CHANNEL = f"{_CHANNELS}/{{channel}}"
 _SILENCES = "/v1/users/{user}/silences"
 TEST_S = 40.0
-"""So long a service may take to answer a test message."""
+"""How long a service may take to answer a test message."""
 ChannelArgument = Annotated[str, argument("ID", "The channel's id.")]
 ForOption = Annotated[str, option("DURATION", "How long, such as 30m or 2h.", "--for")]
 ReasonOption = Annotated[str, option("TEXT", "Why; shown in the list.")]
 
 
 class ChannelOptions(NamedTuple):
-    """What ``channel set`` changes; None: as it is."""
+    """Options of ``channel set``; None for an option that was not given."""
 
-    url: Annotated[str | None, option("URL", "Of a webhook, or of apprise; - reads it from stdin.")] = None
-    kind: Annotated[str | None, option("KIND", "webhook or apprise. [default: by how the URL begins]")] = None
-    default: Annotated[bool | None, flag("--default/--no-default", "Told of all that names no channel, or not.")] = None
+    url: Annotated[str | None, option("URL", "URL of a webhook or of apprise; - reads it from stdin.")] = None
+    kind: Annotated[str | None, option("KIND", "webhook or apprise. [default: chosen by the URL]")] = None
+    default: Annotated[
+        bool | None, flag("--default/--no-default", "Whether it gets all alerts that name no channel.")
+    ] = None
 
 
 @command(app, "set")
@@ -101,7 +103,7 @@ def list_channels(call: Call, *, user: UserOption = None) -> None:
 
 @command(app, "test")
 def send_test(call: Call, channel: ChannelArgument, *, user: UserOption = None) -> int:
-    """Send a test message through a channel and say whether it was taken; exit code 1 if not."""
+    """Send a test message through a channel and say whether it was accepted; exits with 1 if not."""
     view = call.answer(
         lambda at: _test(at, owner_id(at, user), channel),
         lambda remote: (
@@ -110,7 +112,13 @@ def send_test(call: Call, channel: ChannelArgument, *, user: UserOption = None) 
             ).view
         ),
     )
-    emit(call, view, f"Channel {channel} took it." if view.ok else f"Channel {channel} did not take it: {view.reason}")
+    emit(
+        call,
+        view,
+        f"Channel {channel} accepted the message."
+        if view.ok
+        else f"Channel {channel} did not accept the message: {view.reason}",
+    )
     return EXIT_OK if view.ok else EXIT_FAILED
 
 
@@ -161,7 +169,7 @@ def end_silence(
     *,
     user: UserOption = None,
 ) -> None:
-    """End a silence early; a failure that it held back and that still lasts is sent."""
+    """End a silence early. A failure that it held back is sent if it still lasts."""
     call.answer(
         lambda at: silences.end_silence(at.store, owner_id(at, user), silence, now_ms=at.clock.now_ms()),
         lambda remote: remote.do("DELETE", f"{_SILENCES}/{{silence_id}}", user=remote.owner(user), silence_id=silence),
@@ -182,7 +190,7 @@ def list_alerts(call: Call, *, user: UserOption = None, limit: LimitOption = 100
 
 
 def silence_now(system: System, user: str | None, make: Any) -> SilenceView:
-    """Begin the silence that ``make`` makes for the time that it is given."""
+    """Adds the silence that ``make`` returns for the current time, and returns its view."""
     silence = make(system.clock.now_ms())
     chance_id = secrets.token_hex(silences.ID_DIGITS // 2)
     return alert_report.silence_view(
@@ -213,10 +221,10 @@ def _put_over_rest(remote: Remote, owner: str, channel: str, options: ChannelOpt
 
 
 def _body(there: ChannelView | None, options: ChannelOptions) -> ChannelBody:
-    """Return what is put: the options that were given, and the rest as it is."""
+    """Returns the body to put: the options that were given, and the existing values for the rest."""
     url, kind, default = options
     if there is None and url is None:
-        raise InvalidInput("Say where it leads: --url URL.")
+        raise InvalidInput("Say where the channel leads: --url URL.")
     found = kind or (_kind_of(url) if url is not None else None) or (there.kind if there else None)
     if found not in ("webhook", "apprise"):
         raise InvalidInput("--kind: webhook or apprise.")

@@ -1,4 +1,4 @@
-"""``paceline export``: all that was declared, as a stream that ``paceline import`` takes in on any engine."""
+"""``paceline export``: writes all definitions as a stream that ``paceline import`` reads on any engine."""
 
 from __future__ import annotations
 
@@ -24,15 +24,21 @@ if TYPE_CHECKING:
     from paceline.steps.move.move_out import Exported
     from paceline.wiring import System
 
-FileArgument = Annotated[Path, argument("FILE", "Where it goes, mode 0600; - writes to stdout.")]
+FileArgument = Annotated[Path, argument("FILE", "The file to write, mode 0600; - writes to stdout.")]
 LiveOption = Annotated[
-    bool, flag("--live", "Although something runs or is under way: a copy to try, not to go on with.")
+    bool, flag("--live", "Export even if a daemon runs or work is unfinished: a copy to try, not for moving the store.")
 ]
 AsCodeOption = Annotated[
-    bool, flag("--as-code", "Write monitors, channels, providers and batches as YAML, for paceline apply; at any time.")
+    bool,
+    flag(
+        "--as-code",
+        "Write monitors, channels, providers and batches as YAML, for paceline apply; possible at any time.",
+    ),
 ]
-OnlyUserOption = Annotated[str | None, option("USER", "With --as-code: only what this user has.", "--user")]
-HistoryOption = Annotated[bool, flag("--history", "Write the ledger as well, for paceline verify FILE elsewhere.")]
+OnlyUserOption = Annotated[str | None, option("USER", "With --as-code: only this user's definitions.", "--user")]
+HistoryOption = Annotated[
+    bool, flag("--history", "Also write the ledger, for paceline verify FILE on another machine.")
+]
 LEFT_SHOWN_MAX = 10
 
 
@@ -52,7 +58,7 @@ def export(
 ) -> None:
     """Write users, monitors, providers, batches, accounts and their keys as one stream, for paceline import."""
     if receipt is not None and (as_code or str(file) == "-"):
-        raise InvalidInput("--receipt is of a stream in a FILE: name one, and leave out --as-code.")
+        raise InvalidInput("--receipt needs a FILE, and cannot be used with --as-code.")
     if as_code:
         _export_as_code(call, file, user)
         return
@@ -88,12 +94,12 @@ def _export_as_code(call: Call, file: Path, user: str | None) -> None:
 
 
 def refuse_while_running(system: System, *, act: str) -> None:
-    """InvalidInput while a daemon uses the store: what it writes meanwhile would be in neither store, or in both."""
+    """Raises InvalidInput while a daemon uses the store: its writes would be in neither store, or in both."""
     running = running_daemons(system.store, now_ms=system.clock.now_ms())
     if running:
         raise InvalidInput(
-            f"Nothing was {act}: a Paceline {daemon_text(running[0])}. Stop all that run on this store first (SIGTERM"
-            " lets them finish what is out); or, if you only want to try, add --live."
+            f"Nothing was {act}: a Paceline {daemon_text(running[0])}. Stop all processes on this store first (SIGTERM"
+            " lets them finish their work); or add --live if you only want to try."
         )
 
 
@@ -107,7 +113,7 @@ def _under_way(found: list[str]) -> str:
 
 @contextmanager
 def _open_output(file: Path) -> Iterator[Callable[[bytes], object]]:
-    """Stdout; or a file that only its owner can read, and that is there once it is whole."""
+    """Opens stdout, or a file that only its owner can read and that appears once it is complete."""
     if str(file) == "-":
         if sys.stdout.isatty():
             raise InvalidInput("The stream is not for a terminal: name a FILE, or write paceline export | ...")
@@ -125,7 +131,7 @@ def _open_output(file: Path) -> Iterator[Callable[[bytes], object]]:
 
 
 def _emit_report(call: Call, file: Path, done: Exported) -> None:
-    """Prints what was exported. If the stream is on stdout, all of it goes to stderr."""
+    """Prints what was exported; to stderr if the stream itself is on stdout."""
     document = msgspec.to_builtins(done)
     left = {name: document.pop(name) for name in ("runs_left", "dead_letters_left")}
     notes = [output.Note("Exported " + ", ".join(f"{count} {name}" for name, count in document.items()) + ".")]
@@ -136,7 +142,7 @@ def _emit_report(call: Call, file: Path, done: Exported) -> None:
                 f" {left['dead_letters_left']} dead letters."
             )
         )
-    notes.append(output.Note("It needs the same PACELINE_SECRET_KEY where it is imported."))
+    notes.append(output.Note("The store that imports it needs the same PACELINE_SECRET_KEY."))
     if str(file) == "-":
         output.print_text(*notes)
     else:

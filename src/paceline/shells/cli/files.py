@@ -1,4 +1,4 @@
-"""Files that commands read and write: stdin and stdout stand for ``-``, and a file appears only once it is whole."""
+"""Files that commands read and write. ``-`` is stdin or stdout, and a file appears only once it is complete."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def open_input(file: Path) -> Iterator[BinaryIO]:
 
 
 def read_input(file: Path, bytes_max: int, *, advice: str = "") -> bytes:
-    """Reads the whole file or stdin; InvalidInput, with the advice, if it is longer than a request body may be."""
+    """Reads the whole file or stdin.
+
+    Raises InvalidInput, with the advice, if it is longer than a request body may be.
+    """
     with open_input(file) as stream:
         body = stream.read(bytes_max + 1)
     if len(body) > bytes_max:
@@ -37,7 +40,7 @@ def read_input(file: Path, bytes_max: int, *, advice: str = "") -> bytes:
 
 @contextmanager
 def draft_of(file: Path) -> Iterator[Path]:
-    """A path beside the file to write to. It becomes the file when the block ends well, and goes away if not."""
+    """Yields a path beside the file to write to. It is renamed to the file if the block succeeds, else deleted."""
     draft = file.with_name(f"{file.name}.{os.getpid()}.part")
     try:
         yield draft

@@ -1,4 +1,4 @@
-"""``paceline import``: takes in what ``paceline export`` wrote, into the store of any engine."""
+"""``paceline import``: reads the stream of ``paceline export`` into the store of any engine."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from paceline.shells.cli.files import open_input
 from paceline.shells.cli.options import argument, flag
 
 LINE_BYTES_MAX = 64 * 1024 * 1024
-FileArgument = Annotated[Path, argument("FILE", "What paceline export wrote; - reads stdin.")]
-LiveOption = Annotated[bool, flag("--live", "Although a Paceline runs on this store.")]
+FileArgument = Annotated[Path, argument("FILE", "The file of paceline export; - reads stdin.")]
+LiveOption = Annotated[bool, flag("--live", "Import even if a Paceline runs on this store.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def import_stream(call: Call, file: FileArgument = Path("-"), *, live: LiveOption = False) -> None:
-    """Take in an export: what differs is replaced, what it does not name stays. Importing it again changes nothing."""
+    """Read an export: replace definitions that differ, keep all others. Importing it again changes nothing."""
     from paceline.steps.move.move_in import import_lines
 
     with (
@@ -46,8 +46,8 @@ def import_stream(call: Call, file: FileArgument = Path("-"), *, live: LiveOptio
     words = ("created", "replaced", "unchanged", "passed over")
     rows = [(kind, *(counts.get(word, 0) for word in words)) for kind, counts in done.counts.items()]
     note = output.Note(
-        f"{done.unplaced} monitors were armed by something that runs on this store before they had their place:"
-        " they fire as new ones do. Stop all that runs before an import."
+        f"{done.unplaced} monitors were scheduled by a running Paceline before the import could do so:"
+        " they fire like new ones. Stop all processes on this store before an import."
     )
     columns = ["KIND", *(word.upper() for word in words)]
     output.emit(call, msgspec.to_builtins(done), output.Table(columns, rows), note if done.unplaced else None)

@@ -1,4 +1,4 @@
-"""Putting many items from a file, a page at a time, and counting what became of them."""
+"""Puts many items from a file, a page at a time, and counts the results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REASONS_KEPT_MAX = 1_000
 REASONS_SHOWN = 20
 LINES_SHOWN = 5
 _FIGURES = re.compile(r"[0-9]+")
-"""Texts that differ in figures alone, such as the place in a line, are one reason."""
+"""Texts that differ only in numbers, such as the position in a line, count as one reason."""
 T = TypeVar("T")
 
 
@@ -32,7 +32,7 @@ class Refusal(NamedTuple):
 
 
 class Group:
-    """Lines that were refused for the same reason: how many, and the first of them."""
+    """Lines that were refused for the same reason: how many, and the first few."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -40,12 +40,12 @@ class Group:
 
     def add(self, refusal: Refusal) -> None:
         self.count += 1
-        # Pages come in order, and a page is settled in two passes: the first lines are the smallest.
+        # Refusals of one page come in two passes, so the first lines are found by sorting.
         self.first = sorted([*self.first, refusal], key=lambda one: one.line)[:LINES_SHOWN]
 
 
 class Reason(Protocol):
-    """Why an item was refused: an error of ours, or one that was told over REST."""
+    """Reason why an item was refused: one of our errors, or one from REST."""
 
     @property
     def code(self) -> str: ...
@@ -59,14 +59,14 @@ class ItemField(msgspec.Struct, frozen=True):
 
 
 class ItemProblem(msgspec.Struct, frozen=True):
-    """Why one of many items was refused over REST."""
+    """Reason why one of many items was refused over REST."""
 
     code: str
     detail: str
     errors: list[ItemField] = []
 
     def alone(self, place: str) -> Reason:
-        """The same said of the item alone: pointers without its place among the others."""
+        """Returns the reason for the item alone: its pointers do not have the item's place in the list."""
         if not self.errors:
             return self
         return InvalidInput.of(*(FieldProblem(one.pointer.removeprefix(place), one.detail) for one in self.errors))
@@ -78,13 +78,13 @@ class BulkResult(msgspec.Struct, frozen=True):
 
 
 class BulkAnswer(msgspec.Struct, frozen=True):
-    """What became of each of many items that were put over REST."""
+    """Results of many items that were put over REST."""
 
     items: list[BulkResult]
 
 
 class Tally:
-    """How many items were created, replaced, unchanged and refused so far, and why the refused ones were."""
+    """Counts of items that were created, replaced, unchanged and refused, with the reasons of the refused ones."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter({"created": 0, "replaced": 0, "unchanged": 0, "refused": 0})
@@ -124,7 +124,7 @@ def import_items(
 def emit_tally(call: Call, tally: Tally) -> int:
     """Prints the counts, for people after a note for each reason of refusals. Returns the exit code."""
     refusals = sorted(tally.refusals, key=lambda one: one.line)
-    # The reason that most lines have in common comes first: it is what to mend.
+    # The most frequent reason comes first: it is the first to fix.
     groups = sorted(tally.groups.values(), key=lambda one: (-one.count, one.first[0].line))[:REASONS_SHOWN]
     notes = [Note(_group_text(one)) for one in groups]
     if unshown := tally.counts["refused"] - sum(one.count for one in groups):
@@ -135,7 +135,7 @@ def emit_tally(call: Call, tally: Tally) -> int:
 
 
 def _group_text(group: Group) -> str:
-    """Returns the reason, behind the line that was refused for it, or how many there are and the first of them."""
+    """Returns the line, or the number of lines and the first of them, followed by the reason."""
     first = group.first[0]
     if group.count == 1:
         where = f"line {first.line}{f' ({first.id})' if first.id else ''}"

@@ -1,4 +1,4 @@
-"""``paceline login`` and ``paceline logout``: a Paceline elsewhere that commands ask from now on."""
+"""``paceline login`` and ``paceline logout``: choose another Paceline that commands ask from now on."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def register(app: typer.Typer) -> None:
 def login(
     call: Call,
     *,
-    url: Annotated[str | None, option("URL", "Its address. [default: $PACELINE_URL, or it is asked for]")] = None,
+    url: Annotated[str | None, option("URL", "Its address. [default: $PACELINE_URL, else you are asked]")] = None,
     token_file: Annotated[
-        Path | None, option("FILE", "A file with the token. [default: $PACELINE_TOKEN, or it is asked for]")
+        Path | None, option("FILE", "A file with the token. [default: $PACELINE_TOKEN, else you are asked]")
     ] = None,
     ca_file: Annotated[
         Path | None, option("FILE", "CA certificates to trust, PEM. [default: $PACELINE_CA_FILE]")
     ] = None,
 ) -> None:
-    """Log in to a Paceline elsewhere: address and token are tried and kept. Commands then go there over REST."""
+    """Log in to another Paceline: try the address and the token, and keep both. Commands then ask it over REST."""
     from paceline.shells.cli.remote import Remote
 
     asked = logins.RemoteOptions(
@@ -64,7 +64,7 @@ def logout(call: Call) -> None:
 
 
 def _known() -> str | None:
-    """Where it leads; nothing if the file cannot be read, which is removed all the same."""
+    """Returns the address of the login, or the file's path if it cannot be read; None if there is none."""
     try:
         saved = logins.read_login()
     except InvalidInput:

@@ -1,4 +1,4 @@
-"""Where a command goes: to the store, or over REST to a Paceline that was named or logged in to."""
+"""Decides where a command goes: to the store, or over REST to a Paceline that was named or logged in to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ON_COMMAND_LINE = (
 
 
 class Login(msgspec.Struct, frozen=True):
-    """The address of a Paceline, and who asks."""
+    """Address of a Paceline, and the token for it."""
 
     url: str
     token: str
@@ -29,7 +29,7 @@ class Login(msgspec.Struct, frozen=True):
 
 
 class RemoteOptions(NamedTuple):
-    """The options that name a Paceline elsewhere."""
+    """Options that name another Paceline."""
 
     url: str | None = None
     token: str | None = None
@@ -38,7 +38,7 @@ class RemoteOptions(NamedTuple):
 
 
 def login_file() -> Path:
-    """The file of the login, in the user's own folder for settings."""
+    """Returns the path of the file that keeps the login, in the user's folder for settings."""
     folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(folder) / "paceline" / "login.json"
 
@@ -58,7 +58,7 @@ def read_login() -> Login | None:
 
 
 def write_login(login: Login) -> Path:
-    """Writes the file, mode 0600, whole or not at all."""
+    """Writes the file with mode 0600, completely or not at all. Returns its path."""
     file = login_file()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with draft_of(file) as draft:
@@ -69,16 +69,16 @@ def write_login(login: Login) -> Path:
 
 
 def named_url(options: RemoteOptions) -> str | None:
-    """The address that was named for this command, by --url or PACELINE_URL."""
+    """Returns the address that --url or PACELINE_URL gives for this command."""
     return options.url or os.environ.get("PACELINE_URL") or None
 
 
 def find_login(options: RemoteOptions, *, as_json: bool) -> Login | None:
-    """Whom to ask over REST: who was named, else who was logged in to; None: nobody."""
+    """Returns the Paceline to ask over REST: the one that is named, else the one logged in to; None if none is."""
     saved, url = read_login(), named_url(options)
     if url is None:
         if saved is None and (options.token or options.token_file):
-            raise InvalidInput("A token goes with --url or PACELINE_URL: say of which Paceline it is.")
+            raise InvalidInput("A token needs --url or PACELINE_URL: say which Paceline it belongs to.")
         return saved
     url = url.rstrip("/")
     known = saved if saved is not None and saved.url == url else None
@@ -89,7 +89,7 @@ def find_login(options: RemoteOptions, *, as_json: bool) -> Login | None:
 
 
 def given_token(options: RemoteOptions, *, as_json: bool) -> str | None:
-    """The token of --token, --token-file or PACELINE_TOKEN."""
+    """Returns the token of --token, --token-file or PACELINE_TOKEN."""
     if options.token is not None:
         if not as_json:
             print_note(ON_COMMAND_LINE)

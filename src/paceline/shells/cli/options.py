@@ -12,12 +12,12 @@ PAGE_MAX = 1_000
 
 
 def option(metavar: str, help_text: str, *names: str, **more: Any) -> Any:
-    """An option with a value. Without a name it has that of its parameter."""
+    """Declares an option with a value. Without a name it has that of its parameter."""
     return typer.Option(*names, metavar=metavar, help=help_text, **more)
 
 
 def flag(name: str, help_text: str, **more: Any) -> Any:
-    """An option without a value."""
+    """Declares an option without a value."""
     return typer.Option(name, help=help_text, **more)
 
 
@@ -29,10 +29,10 @@ ConfigOption = Annotated[
     Path | None, option("FILE", "Settings file. [default: paceline.toml, if there is one]", "--config")
 ]
 StoreOption = Annotated[str | None, option("URL", "Store to open, for example sqlite:///paceline.db.", "--store")]
-UrlOption = Annotated[
-    str | None, option("URL", "A Paceline elsewhere, asked over REST. [default: $PACELINE_URL]", "--url")
+UrlOption = Annotated[str | None, option("URL", "Another Paceline, asked over REST. [default: $PACELINE_URL]", "--url")]
+TokenOption = Annotated[
+    str | None, option("TOKEN", "The token for --url. Other users can see it here; better use --token-file.", "--token")
 ]
-TokenOption = Annotated[str | None, option("TOKEN", "For --url; others can read it here. See --token-file.", "--token")]
 TokenFileOption = Annotated[
     Path | None, option("FILE", "A file with the token for --url. [default: $PACELINE_TOKEN]", "--token-file")
 ]
@@ -44,20 +44,20 @@ UtcOption = Annotated[bool, flag("--utc", "Show exact times, not how far away th
 ReplaceOption = Annotated[
     bool, flag("--replace", "Replace the whole definition: what no option names gets its default.")
 ]
-UserOption = Annotated[
-    str | None, option("USER", "The user it is about. [default: $PACELINE_USER, or the only user there is]", "--user")
-]
+UserOption = Annotated[str | None, option("USER", "The user. [default: $PACELINE_USER, or the only user]", "--user")]
 DefinitionOption = Annotated[Path | None, option("FILE", "The whole definition as JSON; - reads stdin.", "--file")]
-LimitOption = Annotated[int, option("N", "How many at most.", "--limit", min=1, max=PAGE_MAX)]
-CursorOption = Annotated[str | None, option("CURSOR", "Where the next page begins, as the last one said.", "--cursor")]
+LimitOption = Annotated[int, option("N", "Most items to list.", "--limit", min=1, max=PAGE_MAX)]
+CursorOption = Annotated[
+    str | None, option("CURSOR", "Where this page begins: the cursor that the last page printed.", "--cursor")
+]
 ProviderOption = Annotated[str | None, option("PROVIDER", "Only those of this provider.", "--provider")]
-PausedOption = Annotated[bool | None, flag("--paused/--no-paused", "Paused, or not.")]
+PausedOption = Annotated[bool | None, flag("--paused/--no-paused", "Whether the monitor is paused.")]
 
 
 def given(options: NamedTuple, paths: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The options that were given, as the JSON document that the API would get, so that one parser judges both.
+    """Returns the options that were given as the JSON document of the API, so that one parser checks both.
 
-    None stands for an option that was not given. An option named in ``paths`` stands elsewhere in the document:
+    None stands for an option that was not given. ``paths`` names options that are elsewhere in the document:
     ``{"retry_base": "retry.base"}``.
     """
     document: dict[str, Any] = {}
@@ -72,9 +72,9 @@ def given(options: NamedTuple, paths: Mapping[str, str] | None = None) -> dict[s
 
 
 def merged(there: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what ``… set`` puts without ``--replace``: the document that is there with the changes applied.
+    """Returns the document that ``… set`` puts without ``--replace``: the existing one with the changes applied.
 
-    Inside an object the same holds field by field.
+    Objects are merged field by field.
     """
     return {**there} | {
         name: (there.get(name) or {}) | value if isinstance(value, dict) else value for name, value in changes.items()

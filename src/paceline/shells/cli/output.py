@@ -1,4 +1,4 @@
-"""How the command line speaks: tables for people, one JSON document for programs, one clear line for an error."""
+"""Output of the command line: tables for people, one JSON document for programs, one clear line for an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_LIMIT = 0, 1, 2, 3, 4
 EXIT_DIFFERS = 5
-"""A dry run found differences."""
+"""Exit code of a dry run that found differences."""
 _EXIT_CODES = {
     "invalid_input": EXIT_USAGE,
     "malformed_body": EXIT_USAGE,
@@ -38,14 +38,14 @@ _STYLES = {"ok": "green", "failing": "red", "failed": "red", "late": "yellow", "
 
 
 class Problem(NamedTuple):
-    """An error as it is shown: the fields of an RFC 9457 problem that make sense here."""
+    """An error as it is shown: the fields of an RFC 9457 problem that the command line needs."""
 
     title: str
     detail: str
     code: str
     errors: tuple[dict[str, str], ...] = ()
     figures: tuple[tuple[str, int | str], ...] = ()
-    """Numbers and times for programs: members of their own in the JSON document."""
+    """Numbers and times for programs, which become members of the JSON document."""
 
     @property
     def exit_code(self) -> int:
@@ -53,7 +53,7 @@ class Problem(NamedTuple):
 
 
 class RemoteError(Exception):
-    """A problem that the service told of, or that stands between it and us."""
+    """A problem that the service reported, or one of the connection to it."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.detail)
@@ -69,7 +69,7 @@ class RemoteError(Exception):
 
 
 Columns = Mapping[str, Cell | Column]
-"""The columns of a list: heading, and what stands below it. A bare cell is text, and left out sooner further right."""
+"""Columns of a list: heading and cell. A bare cell is text, and is left out sooner the further right it stands."""
 
 
 class Table(NamedTuple):
@@ -78,36 +78,36 @@ class Table(NamedTuple):
 
 
 class Fields(NamedTuple):
-    """The fields of one thing, a line for each."""
+    """Fields of one thing, a line for each."""
 
     pairs: Iterable[tuple[str, Any]]
 
 
 class Moment(NamedTuple):
-    """A time on a line of its own; on a terminal with how far away it is."""
+    """A time on a line of its own; on a terminal followed by how far away it is."""
 
     text: str
 
 
 class Paragraph(NamedTuple):
-    """A text that a terminal folds at blanks; later lines are set in by ``indent``."""
+    """A text that a terminal folds at blanks; later lines are indented by ``indent``."""
 
     text: str
     indent: int = 2
 
 
 class Note(NamedTuple):
-    """An aside for people; it goes to stderr, out of what a program would read."""
+    """A remark for people. It goes to stderr, apart from the output that a program would read."""
 
     text: str
 
 
 Text = str | Paragraph | Note | Moment | Table | Fields | None
-"""A part of what a command prints for people."""
+"""A part of the text that a command prints for people."""
 
 
 class Progress(Protocol):
-    """Called with how much is done, and of how much if that is known."""
+    """Callback with how much is done, and the total if that is known."""
 
     def __call__(self, done: int, total: int | None, /) -> None: ...
 
@@ -141,7 +141,7 @@ def print_problem(problem: Problem, *, as_json: bool) -> None:
 def emit(call: Call, document: Any, *text: Text) -> None:
     """Prints the answer of a command: the document with ``--json``, else the text for people, part by part.
 
-    It is flushed at once, because a program may be waiting for it at a pipe.
+    Flushes at once, because a program may be waiting for the answer at a pipe.
     """
     if call.as_json:
         print_json(document)
@@ -166,7 +166,7 @@ def emit_page(
 
 
 def table(columns: Columns, views: Iterable[Any]) -> Table:
-    """A row for each view."""
+    """Returns a table with a row for each view."""
     headings = [Heading(name, one.kind, one.rank) if isinstance(one, Column) else name for name, one in columns.items()]
     found = [one.cell if isinstance(one, Column) else one for one in columns.values()]
     cells = [attrgetter(cell) if isinstance(cell, str) else cell for cell in found]
@@ -191,7 +191,7 @@ def _print_parts(form: Form, text: Sequence[Text]) -> None:
                 for line in draw_paragraph(form, paragraph, indent):
                     print(line)
             case Note(note):
-                sys.stdout.flush()  # in one file with stderr, what came before stands before
+                sys.stdout.flush()  # keeps the order if stdout and stderr go to one file
                 print(printable(note), file=sys.stderr)
             case str():
                 print(printable(part))
@@ -206,7 +206,7 @@ def print_note(text: str) -> None:
 
 
 def _print_table(form: Form, shown: Table) -> None:
-    """Prints the table; a note says which columns did not fit."""
+    """Prints the table, and a note about columns that did not fit."""
     headings = [heading_of(one, n) for n, one in enumerate(shown.columns)]
     drawn = draw_table(form, headings, shown.rows, _STYLES)
     if sys.stdout.isatty():
@@ -230,7 +230,7 @@ def _print_coloured(lines: Sequence[Sequence[Piece]]) -> None:
 
 @contextmanager
 def progress_bar(title: str, *, of_bytes: bool) -> Iterator[Progress]:
-    """A bar on stderr while long work runs; nothing when that is not a terminal."""
+    """Shows a bar on stderr while long work runs, if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
         return
@@ -245,7 +245,7 @@ def progress_bar(title: str, *, of_bytes: bool) -> Iterator[Progress]:
 
 
 def byte_text(count: int) -> str:
-    """The size in the unit a person would choose."""
+    """Returns the size in a suitable unit."""
     size, unit = float(count), "B"
     for larger in ("kB", "MB", "GB", "TB"):
         if size < 1000:

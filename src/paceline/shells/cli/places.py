@@ -1,4 +1,4 @@
-"""Where stores are, and what a command says that found none where it looked."""
+"""Finds stores, and makes the message for a command that found none where it looked."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from paceline.wiring import aws_prefixes, has_store
 SQLITE = "sqlite:///"
 DEMO = "-demo"
 FILES_MAX = 500
-"""How many files of a folder are tried at most."""
+"""Most files of a folder that are tried."""
 PARENTS_MAX = 4
 NAMED_MAX = 3
 
 
 def demo_store(url: str) -> str:
-    """The demo's own store: beside the configured file, or in this folder if that is on AWS."""
+    """Returns the demo's own store: beside the configured file, or in this folder if that store is on AWS."""
     if aws_prefix(url) is not None or url == f"{SQLITE}:memory:":
         url = f"{SQLITE}paceline.db"
     path = Path(url.removeprefix(SQLITE))
@@ -28,7 +28,7 @@ def demo_store(url: str) -> str:
 
 
 def no_store_text(url: str) -> str:
-    """Which store was looked for, where one might be, and how to make one."""
+    """Returns which store was looked for, where one might be, and how to make one."""
     if aws_prefix(url) is not None:
         others = [f"aws://?prefix={prefix}" for prefix in aws_prefixes()]
         make = f"Make them: paceline aws init --store '{url}'; or set another region."
@@ -40,7 +40,7 @@ def no_store_text(url: str) -> str:
 
 
 def _perhaps(url: str, others: list[str]) -> str:
-    """The likeliest first: those with a similar name, and the demo's last."""
+    """Returns the hint at other stores, the likeliest first: those with a similar name, and the demo's last."""
 
     def distance(other: str) -> tuple[bool, float]:
         names = Path(url).name, Path(other).name
@@ -53,7 +53,7 @@ def _perhaps(url: str, others: list[str]) -> str:
 
 
 def _nearby(path: Path) -> list[str]:
-    """Stores in the folder of the one looked for, in this folder, and in the folders above it."""
+    """Returns stores in the folder of the one looked for, in this folder, and in the folders above it."""
     here = Path.cwd()
     folders = dict.fromkeys([path.absolute().parent, here])
     candidates = [file for folder in folders for file in _files(folder)]
@@ -70,7 +70,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _configured(folder: Path) -> Iterator[Path]:
-    """The store that the settings file of a folder names, and the one that stands there without any."""
+    """Yields the store that a folder's settings file names, and the one that is there without settings."""
     yield folder / "paceline.db"
     yield folder / f"paceline{DEMO}.db"
     try:

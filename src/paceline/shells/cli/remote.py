@@ -1,4 +1,4 @@
-"""A Paceline elsewhere, asked over REST: the same views as the store gives, and its problems as commands show them."""
+"""Another Paceline, asked over REST: returns the same views as the store, and its problems as commands show them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from paceline_client.problems import Problem as Refusal
 TRIES_MAX = 3
 PAGE_MAX = 1_000
 EDITS_MAX = 10
-"""How often a change is tried again that somebody else was faster than."""
+"""How often a change is tried again after somebody else was faster."""
 T = TypeVar("T")
 Query = Mapping[str, str | int | None]
 
@@ -43,7 +43,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 class Remote:
-    """The service at ``url``. ``names``: what stands in the braces of a path."""
+    """The service at ``url``. ``names`` are the values for the braces of a path."""
 
     def __init__(self, login: Login) -> None:
         self.url = login.url
@@ -54,14 +54,14 @@ class Remote:
         self._client.close()
 
     def owner(self, user: str | None) -> str:
-        """The user a command is about: the one named, else $PACELINE_USER, else whose token it is."""
+        """Returns the user of a command: the one that is named, else $PACELINE_USER, else the token's own user."""
         return self.get("/v1/users/{user}", UserView, user=user or os.environ.get("PACELINE_USER") or "me").id
 
     def get(self, path: str, type_: type[T], *, query: Query | None = None, **names: Any) -> T:
         return self.ask("GET", path, type_, query=query, **names).view
 
     def find(self, path: str, type_: type[T], **names: Any) -> Answered[T] | None:
-        """None if there is no such thing."""
+        """Returns the answer, or None if there is no such thing."""
         try:
             return self.ask("GET", path, type_, **names)
         except RemoteError as error:
@@ -81,14 +81,17 @@ class Remote:
         wait_s: float = 0,
         **names: Any,
     ) -> Answered[T]:
-        """Bytes as ``body`` are sent as they are; anything else as JSON."""
+        """Sends a request and returns the answer as a view.
+
+        Bytes as ``body`` are sent as they are; anything else as JSON.
+        """
         document = msgspec.Raw(body) if isinstance(body, bytes) else body
         request = Request(method, path, _Reader(type_), names, query or {}, headers or {}, body=document, wait_s=wait_s)
         with _told(self.url):
             return self._client.run(request)
 
     def do(self, method: str, path: str, *, body: Any = None, **names: Any) -> None:
-        """For an operation whose answer says nothing."""
+        """Sends a request whose answer is not needed."""
         self.ask(method, path, type(None), body=body, **names)
 
     def page(
@@ -101,13 +104,13 @@ class Remote:
         query: Query | None = None,
         **names: Any,
     ) -> tuple[list[T], str | None]:
-        """A page of a list, and the cursor of the next one."""
+        """Returns a page of a list, and the cursor of the next page."""
         asked = {**(query or {}), "limit": limit, "cursor": cursor}
         found: Page[T] = self.get(path, Page[type_], query=asked, **names)  # type: ignore[valid-type]
         return found.items, found.next_cursor
 
     def every(self, path: str, type_: type[T], **names: Any) -> list[T]:
-        """A list with all its pages."""
+        """Returns a list with all its pages."""
         items, cursor = self.page(path, type_, limit=PAGE_MAX, cursor=None, **names)
         while cursor is not None:
             more, cursor = self.page(path, type_, limit=PAGE_MAX, cursor=cursor, **names)
@@ -115,7 +118,7 @@ class Remote:
         return items
 
     def stream(self, path: str, *, query: Query | None = None, wait_s: float = 0, **names: Any) -> Iterator[bytes]:
-        """An answer of any length, in pieces as they come."""
+        """Yields an answer of any length, in pieces as they come."""
         request: Request[Reply] = Request("GET", path, Opened(bytes), names, query or {}, streamed=True, wait_s=wait_s)
         with _told(self.url):
             response = self._client.run(request).response
@@ -125,7 +128,10 @@ class Remote:
                 response.close()
 
     def put_edited(self, path: str, type_: type[T], make: Callable[[T | None], Any], **names: Any) -> tuple[str, T]:
-        """Puts what ``make`` makes of what is there, only onto that. Returns the disposition and the new view."""
+        """Puts what ``make`` returns for the stored view, unless that changes meanwhile.
+
+        Returns disposition and new view.
+        """
 
         def attempt() -> tuple[str, T]:
             there = self.find(path, type_, **names)
@@ -140,7 +146,10 @@ class Remote:
 
 
 def edit(attempt: Callable[[], T]) -> T:
-    """Makes a change that was read for, and again if somebody else was faster. Returns what the attempt returns."""
+    """Makes a change that begins with a read, and repeats it if somebody else was faster.
+
+    Returns the attempt's result.
+    """
     for _ in range(EDITS_MAX):
         try:
             return attempt()
@@ -152,7 +161,7 @@ def edit(attempt: Callable[[], T]) -> T:
 
 
 class _Reader(Generic[T]):
-    """Reads an answer into a view of ours, with its status and ETag."""
+    """Decodes an answer into a view, with its status and ETag."""
 
     def __init__(self, type_: type[T]) -> None:
         self._type = type_
@@ -164,7 +173,7 @@ class _Reader(Generic[T]):
 
 @contextmanager
 def _told(url: str) -> Iterator[None]:
-    """Errors of the client as RemoteError, which say what to do next."""
+    """Turns errors of the client into RemoteError, which says what to do next."""
     try:
         yield
     except Refusal as error:

@@ -1,4 +1,4 @@
-"""``paceline run``: one run in full."""
+"""``paceline run``: shows one run in full."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
-app = typer.Typer(name="run", help="Look at single runs.")
+app = typer.Typer(name="run", help="Show single runs.")
 
 _MEASUREMENT = re.compile(r"([0-9a-z]{1,64})/([0-9]{1,6})", re.ASCII)
 _SHARED_COLUMNS: Columns = {
@@ -56,7 +56,7 @@ def show(
         str, argument("RUN", "The run's id: user/monitor#generation@counter, batch/record@date, or job/index.")
     ],
 ) -> None:
-    """Show one run: what it was due for and what came of it."""
+    """Show one run: when it was due, and its outcome."""
     view = call.answer(lambda at: _show(at, run), lambda remote: _show_over_rest(remote, run))
     fields: dict[str, Any] = msgspec.structs.asdict(view)
     detail = fields.pop("detail", {})
@@ -65,7 +65,7 @@ def show(
 
 
 def _show(system: System, run: str) -> RunView | CallRunView | MeasurementRun:
-    """The view of a run; the form of its id says whether it is of a job, a batch or a monitor."""
+    """Returns the view of a run. The form of its id says whether it belongs to a job, a batch or a monitor."""
     now_ms = system.clock.now_ms()
     if (name := _MEASUREMENT.fullmatch(run)) is not None:
         return _show_measurement(system.store, name[1], int(name[2]), now_ms=now_ms)

@@ -1,4 +1,4 @@
-"""``paceline simulator``: model servers on this machine, until they are told to stop."""
+"""``paceline simulator``: model servers on this machine, which run until they are stopped."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ STOPS = {signal.SIGINT, signal.SIGTERM}
 def simulator_http(
     call: Call,
     *,
-    port: Annotated[int, option("N", "0 takes a free one.", min=0, max=65_535)] = 8090,
-    seed: Annotated[int, option("N", "The same seed answers the same.")] = 1,
+    port: Annotated[int, option("N", "Port to listen on; 0 takes a free one.", min=0, max=65_535)] = 8090,
+    seed: Annotated[int, option("N", "The same seed gives the same answers.")] = 1,
 ) -> None:
     """Run a model HTTP server on this machine: /ok, /status/N, /slow/MS, /flap, /echo."""
     call.need_store()
@@ -45,13 +45,13 @@ def simulator_http(
 def simulator_atlas(
     call: Call,
     *,
-    port: Annotated[int, option("N", "0 takes a free one.", min=0, max=65_535)] = 8091,
-    seed: Annotated[int, option("N", "The same seed and the same requests give the same.")] = 1,
-    accounts: Annotated[int, option("N", "How many accounts, of one key each.", min=1, max=100)] = 2,
+    port: Annotated[int, option("N", "Port to listen on; 0 takes a free one.", min=0, max=65_535)] = 8091,
+    seed: Annotated[int, option("N", "The same seed and the same requests give the same answers.")] = 1,
+    accounts: Annotated[int, option("N", "How many accounts, each with one key.", min=1, max=100)] = 2,
     speed: Annotated[
-        float, option("FACTOR", "How fast its clock runs; 0: only when told.", min=0, max=1_000_000)
+        float, option("FACTOR", "How fast its clock runs; 0: only on request.", min=0, max=1_000_000)
     ] = 1.0,
-    tls_cert: Annotated[Path | None, option("FILE", "Speak https with this certificate.")] = None,
+    tls_cert: Annotated[Path | None, option("FILE", "Serve HTTPS with this certificate.")] = None,
     tls_key: Annotated[Path | None, option("FILE", "The private key of --tls-cert.")] = None,
 ) -> None:
     """Run a model of the RIPE Atlas API on this machine; no RIPE account is needed, and no credit is spent."""
@@ -76,12 +76,12 @@ def simulator_atlas(
 
 @contextmanager
 def _serving(server: ModelHttpServer | AtlasSimulator, port: int) -> Iterator[None]:
-    """Starts the server, with its threads deaf to the signals that end it, and stops it at the end."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # before any thread starts: they inherit it, and sigwait needs it
+    """Starts the server, with its threads ignoring the signals that end it, and stops it at the end."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # before any thread starts: they inherit it; sigwait needs it
     try:
         server.start()
     except OSError as error:
-        raise WrongSetting(f"Port {port} cannot be had ({error.strerror}). Choose another with --port.") from None
+        raise WrongSetting(f"Port {port} cannot be used ({error.strerror}). Choose another with --port.") from None
     try:
         yield
     finally:

@@ -41,8 +41,10 @@ def new(
     *,
     user: UserOption = None,
     label: Annotated[str, option("TEXT", "What the token is for.")] = "",
-    scope: Annotated[str, option("SCOPE", "read, checker or worker:PROVIDER. [default: all that its user may]")] = "",
-    expires: Annotated[str | None, option("TIME", "When it ends, for example 2027-01-01T00:00:00Z.")] = None,
+    scope: Annotated[
+        str, option("SCOPE", "read, checker or worker:PROVIDER. [default: everything its user may do]")
+    ] = "",
+    expires: Annotated[str | None, option("TIME", "When the token expires, for example 2027-01-01T00:00:00Z.")] = None,
 ) -> None:
     """Make another token for a user and print it. It is shown only once."""
     wanted = {"label": label, "scope": scope, "expires": expires}
@@ -55,7 +57,7 @@ def new(
 
 @command(app, "list")
 def list_tokens(call: Call, name: UserArgument = None, *, user: UserOption = None) -> None:
-    """List a user's tokens; the secrets themselves are stored nowhere."""
+    """List a user's tokens, without their secrets, which are not stored."""
     views = call.answer(
         lambda at: [report.token_view(token) for token in at.store.tokens(owner_id(at, name or user))],
         lambda remote: remote.every(_TOKENS, TokenView, user=remote.owner(name or user)),
@@ -80,7 +82,7 @@ def revoke(
 
 
 def _add(system: System, user: str | None, wanted: dict[str, Any]) -> dict[str, Any]:
-    """The new token with its user and its secret."""
+    """Adds a token. Returns it with its user and its secret."""
     made = access.add_token(
         system.store,
         owner_id(system, user),
@@ -99,7 +101,7 @@ def _add_over_rest(remote: Remote, user: str | None, wanted: dict[str, Any]) -> 
 
 
 def _revoke_over_rest(remote: Remote, token_id: str, user: str | None) -> str:
-    """The same for a token of the user that is named, else of whose token asks: REST knows tokens by their user."""
+    """Revokes a token over REST: of the user that is named, else of the user who asks. REST finds tokens by user."""
     owner = remote.owner(user)
     try:
         remote.do("DELETE", f"{_TOKENS}/{{token}}", user=owner, token=token_id)
@@ -113,7 +115,7 @@ def _no_token(token_id: str) -> NotFound:
 
 
 def _revoke(system: System, token_id: str, user: str | None) -> str:
-    """Revokes the token, if it is the user's or none is named. Returns whose it was."""
+    """Revokes the token, if it belongs to the user or no user is named. Returns its user."""
     found = system.store.token(token_id)
     if found is None or user not in (None, found[1].id):
         raise _no_token(token_id)
@@ -122,5 +124,5 @@ def _revoke(system: System, token_id: str, user: str | None) -> str:
 
 
 def _id_of(token: str) -> str:
-    """The id inside ``pl_<id>_<secret>``, so that the secret is neither looked up nor shown again."""
+    """Returns the id inside ``pl_<id>_<secret>``, so that the secret is neither looked up nor shown again."""
     return token.split("_", 2)[1][:64] if token.startswith("pl_") else token[:64]

@@ -1,4 +1,4 @@
-"""``paceline up`` and ``paceline worker``: the daemon, until it is told to stop."""
+"""``paceline up`` and ``paceline worker``: run the daemon until it is stopped."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from paceline.shells.demo import Demo
     from paceline.wiring import System
 
-HostOption = Annotated[str | None, option("ADDRESS", "Where the API listens. [default: 127.0.0.1]")]
+HostOption = Annotated[str | None, option("ADDRESS", "Address on which the API listens. [default: 127.0.0.1]")]
 PortOption = Annotated[int | None, option("N", "The API's port; 0 takes a free one. [default: 8080]")]
 
 
 class Logging(NamedTuple):
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"] | None,
-        option("debug|info|warning|error", "Least level that is logged. [default: info]"),
+        option("debug|info|warning|error", "Lowest level to log. [default: info]"),
     ] = None
     log_format: Annotated[
         Literal["auto", "json", "text"] | None,
@@ -37,12 +37,12 @@ class Logging(NamedTuple):
 
 
 class Https(NamedTuple):
-    tls_cert: Annotated[Path | None, option("FILE", "The API's certificate chain, PEM; it then speaks HTTPS only.")] = (
-        None
-    )
+    tls_cert: Annotated[
+        Path | None, option("FILE", "The API's certificate chain, PEM. The API then serves only HTTPS.")
+    ] = None
     tls_key: Annotated[Path | None, option("FILE", "The certificate's private key, PEM, without a password.")] = None
     tls_self_signed: Annotated[
-        bool | None, flag("--tls-self-signed", "HTTPS with certificates of its own; says where its CA is.")
+        bool | None, flag("--tls-self-signed", "Serve HTTPS with its own certificates; prints where the CA is.")
     ] = None
 
 
@@ -59,7 +59,7 @@ def up(
         flag(
             "--demo",
             (
-                "On a store of its own, with a user, model providers, monitors, a batch and a job to look at. The log"
+                "Use a separate store with a user, model providers, monitors, a batch and a job to look at. The log"
                 " goes to a file beside the store."
             ),
         ),
@@ -91,7 +91,7 @@ def _demo(call: Call, settings: Settings) -> int:
         with call.new_system(settings) as system, ExitStack() as at_the_end:
 
             def ready(url: str) -> None:
-                # Not before the port is ours: a start that fails must not re-aim the monitors of the one that runs.
+                # Only once the port is taken: a start that fails must not change the monitors of the demo that runs.
                 at_the_end.callback(end_demo, system)
                 demo = prepare_demo(system, model_url=model.base_url, atlas=atlas, started_ms=started_ms)
                 _welcome(call, system, url, demo, log)
@@ -110,7 +110,7 @@ def _run(call: Call, settings: Settings, *, serve_api: bool) -> int:
 
 
 def _daemon(system: System, *, serve_api: bool, ready: Callable[[str], None], log: Path | None = None) -> int:
-    """Runs until it is told to stop. Without a file for the log it goes to stderr."""
+    """Runs the daemon until it is stopped. Without a file, the log goes to stderr."""
     from paceline.shells.daemon.daemon import run_daemon
     from paceline.shells.logs import configure_log_file, configure_logs, warn_of_plain_http
 
@@ -125,7 +125,7 @@ def _daemon(system: System, *, serve_api: bool, ready: Callable[[str], None], lo
 
 
 def _announce(call: Call, system: System, url: str) -> None:
-    """A worker has no address."""
+    """Prints where the API listens; a worker has no address."""
     lines = [f"Paceline is up: {url or 'a worker'} (store {system.settings.store}; Ctrl-C stops it)"]
     document: dict[str, Any] = {"url": url or None, "store": system.settings.store}
     if url and system.tls and system.tls.authority:
@@ -162,17 +162,17 @@ def _welcome(call: Call, system: System, url: str, demo: Demo, log: Path) -> Non
         "",
         "Try, in another terminal in this folder. The demo has a store of its own; this is how commands find it:",
         f"     export PACELINE_STORE={shlex.quote(settings.store)}",
-        "  1. watch what runs, waits and fails (q leaves it), and the monitors",
+        "  1. watch what runs, waits and fails (q quits), and the monitors",
         f"     {program} top",
         f"     {program} monitor list --user {demo.user}",
-        "  2. put one of your own",
+        "  2. put your own monitor",
         f"     curl -X PUT {url}/v1/users/me/monitors/mine {bearer} -H 'Content-Type: application/json' \\",
         f"""       -d '{{"check": {{"kind": "http", "url": "{demo.model_url}/ok"}}, "every": "1s"}}'""",
         f"     {program} monitor show mine --user {demo.user}",
         "  3. be a checker yourself: claim a run of the monitor by-hand",
         f"     curl -X POST {url}/v1/outgoing/claim {bearer} -H 'Content-Type: application/json' \\",
         """       -d '{"max": 1, "lease": "60s", "wait": "20s"}'""",
-        "  4. watch a batch of 300 records go to two providers, evenly, and what became of those that failed",
+        "  4. watch a batch of 300 records go to two providers, evenly, and the calls that failed",
         f"     {program} batch show",
         f"     {program} dead list",
         "  5. see a job of 12 measurements go through two accounts of the RIPE Atlas simulator, and submit your own",
@@ -188,7 +188,7 @@ def _welcome(call: Call, system: System, url: str, demo: Demo, log: Path) -> Non
 
 
 def _this_program(call: Call) -> str:
-    """How the same program on the same store is called from the same directory."""
+    """Returns the command that starts this program on the same store from the same directory."""
     started_as = sys.argv[0]
     words = [started_as]
     if Path(started_as).name == "__main__.py":

@@ -1,4 +1,4 @@
-"""``paceline status``, ``check``, ``backup``, ``migrate`` and ``purge``: looking after the store."""
+"""``paceline status``, ``check``, ``backup``, ``migrate`` and ``purge``: take care of the store."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def register(app: typer.Typer) -> None:
 
 
 def status(call: Call) -> None:
-    """Show how things stand: users, monitors, batches, jobs, accounts, lateness, and which daemons run."""
+    """Show the state of everything: users, monitors, batches, jobs, accounts, lateness, and running daemons."""
     view, expected_at = call.answer(
         lambda at: (service_status(at.store, at.settings.store, now_ms=at.clock.now_ms()), daemon_url(at.settings)),
         lambda remote: (remote.get("/v1/status", ServiceStatus), remote.url),
@@ -92,9 +92,9 @@ def _status_fields(view: ServiceStatus, daemons: list[tuple[str, str]]) -> list[
 
 
 def check(call: Call) -> int:
-    """Check the store: integrity, the books of credits, and that no promise is broken. Exits with 1 if any is wrong.
+    """Check the store: integrity, credit accounting and Paceline's promises. Exits with 1 if anything is wrong.
 
-    Notes are about what heals by itself: a store with notes alone is well.
+    Notes are about faults that repair themselves: a store with only notes is in order.
     """
     from paceline.wiring import secret_problem
 
@@ -109,9 +109,9 @@ def check(call: Call) -> int:
 
 def backup(
     call: Call,
-    file: Annotated[Path, argument("FILE", "Where the copy goes.")],
+    file: Annotated[Path, argument("FILE", "The file to write.")],
     *,
-    force: Annotated[bool, flag("--force", "Replace the file if there is one.")] = False,
+    force: Annotated[bool, flag("--force", "Replace the file if it exists.")] = False,
 ) -> None:
     """Copy the store while it is in use, into a file of mode 0600. Keep the key file as well: the copy needs it."""
     if file.exists() and not force:
@@ -130,14 +130,14 @@ def migrate(
     call: Call,
     *,
     adopt_key: Annotated[
-        bool, flag("--adopt-key", "The store's secret key is lost: go on with the one that is set now.")
+        bool, flag("--adopt-key", "Use the secret key that is set now, because the store's own is lost.")
     ] = False,
 ) -> None:
-    """Bring the store's schema up to date, and say which it is. Every other command does so as well."""
+    """Bring the store's schema up to date, and print its version. Every other command updates it as well."""
     from paceline import wiring
 
     with call.new_system() as system:
-        system.store.ping()  # on AWS nothing is touched by opening it, and nothing may be there
+        system.store.ping()  # on AWS, opening the store does not read it, and it may not exist
         schema = system.store.schema_version
         adopted = adopt_key and wiring.adopt_key(system)
         if wiring.has_key(system.settings):
@@ -146,10 +146,10 @@ def migrate(
     note = None
     if adopt_key:
         note = output.Note(
-            "The store now goes with this secret key: make new tokens, put the headers of providers and checks again,"
+            "The store now uses this secret key: make new tokens, put the headers of providers and checks again,"
             " and remove the accounts' keys and add them again."
             if adopted
-            else "The store goes with this secret key already."
+            else "The store already uses this secret key."
         )
     document = {"schema": schema, **({"adopted_key": adopted} if adopt_key else {})}
     output.emit(call, document, f"The store has schema {schema}, the newest this version knows.", note)
@@ -159,16 +159,16 @@ def purge(
     call: Call,
     *,
     keep: Annotated[
-        str | None, option("DURATION", "Keep settled runs for so long. [default: the setting runs_keep]")
+        str | None, option("DURATION", "Keep settled runs this long. [default: the setting runs_keep]")
     ] = None,
     expire: Annotated[
-        str | None, option("DURATION", "End runs that waited for so long. [default: the setting runs_expire]")
+        str | None, option("DURATION", "End runs that have waited this long. [default: the setting runs_expire]")
     ] = None,
     keep_jobs: Annotated[
-        str | None, option("DURATION", "Keep finished jobs for so long. [default: the setting jobs_keep]")
+        str | None, option("DURATION", "Keep finished jobs this long. [default: the setting jobs_keep]")
     ] = None,
 ) -> None:
-    """Delete old runs and finished jobs, and end runs that nobody claimed. The daemon does so by itself."""
+    """Delete old runs and finished jobs, and end runs that nobody claimed. The daemon does this by itself."""
     settings = call.settings()
     keep_ms = _duration_ms("--keep", keep or settings.runs_keep)
     expire_ms = _duration_ms("--expire", expire or settings.runs_expire)
@@ -207,7 +207,7 @@ def _duration_ms(option: str, text: str) -> int:
 
 
 def running_daemons(store: Store, *, now_ms: int) -> list[DaemonView]:
-    """The daemons that reported lately and, if they are on this machine, still have their process."""
+    """Returns the daemons that reported lately and, if they are on this machine, whose process still exists."""
     return [one for one in daemon_views(store, now_ms=now_ms) if is_running(one)]
 
 
@@ -226,19 +226,19 @@ def _daemon_rows(views: list[DaemonView], running: list[DaemonView], expected_at
 
 
 def is_running(daemon: DaemonView) -> bool:
-    """Returns whether the daemon reported lately and, on this machine, still has its process."""
+    """True if the daemon reported lately and, if it is on this machine, its process still exists."""
     return daemon.state == "running" and not _has_ended(daemon)
 
 
 def _has_ended(daemon: DaemonView) -> bool:
-    """True if it is a process of this machine that has ended. Of another machine's processes nothing is known."""
+    """True if the daemon was a process of this machine and has ended. Processes of other machines are unknown."""
     if daemon.host != socket.gethostname():
         return False
     try:
         os.kill(daemon.pid, 0)
     except ProcessLookupError:
         return True
-    except OSError:  # it is there, and somebody else's
+    except OSError:  # it exists, and belongs to somebody else
         return False
     return False
 

@@ -40,7 +40,7 @@ CreditsOption = Annotated[int | None, option("N", "Credits the user may spend in
 
 
 class NewUser(msgspec.Struct, frozen=True):
-    """A user with a first token."""
+    """A new user with a first token."""
 
     user: str
     token: str
@@ -94,7 +94,7 @@ def limit(
     _edit(call, name, UserEdit(daily_credits=wanted), f"{name} may spend {wanted} credits a day.")
 
 
-@command(app, "enable", help_text="Enable a disabled user again; the monitors go on.", disabled=False)
+@command(app, "enable", help_text="Enable a disabled user; the monitors go on.", disabled=False)
 @command(
     app,
     "disable",
@@ -108,7 +108,7 @@ def set_disabled(call: Call, name: NameArgument, *, disabled: bool) -> None:
 
 @command(app, "budget")
 def show_budget(call: Call, name: NameArgument) -> None:
-    """Show what is left of a user's credits of the day, and when the next day begins."""
+    """Show how many of a user's daily credits are left, and when the next day begins."""
     view = call.answer(
         lambda at: budget_view(at.store, name, now_ms=at.clock.now_ms()),
         lambda remote: remote.get(f"{_USER}/budget", BudgetView, user=name),
@@ -118,7 +118,7 @@ def show_budget(call: Call, name: NameArgument) -> None:
 
 @command(app, "webhook-secret")
 def show_webhook_secret(call: Call, name: NameArgument) -> None:
-    """Print the secret that a user's receiver verifies webhook signatures with. It is always the same."""
+    """Print the secret that verifies the signatures of a user's webhooks. It never changes."""
     secret = call.answer(
         lambda at: webhook_secret(at.secret_key, access.get_user(at.store, name).id),
         lambda remote: remote.get(f"{_USER}/webhook-secret", WebhookSecret, user=name).secret,
@@ -128,7 +128,7 @@ def show_webhook_secret(call: Call, name: NameArgument) -> None:
 
 @command(app, "rm")
 def remove(call: Call, name: NameArgument) -> None:
-    """Remove a user with all tokens and monitors. Nothing of theirs fires afterwards."""
+    """Remove a user with all tokens and monitors. Their monitors do not fire any more."""
     call.answer(
         lambda at: access.remove_user(at.store, name, now_ms=at.clock.now_ms()),
         lambda remote: remote.do("DELETE", _USER, user=name),

@@ -1,4 +1,4 @@
-"""Alerts on their way to their channels, kept in flight, and the loop that tells them."""
+"""Sends alerts to their channels: the messages in flight, and the loop that tells them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from paceline.wiring import System, open_messenger
 log = structlog.get_logger("paceline")
 
 DRAIN_S = 3.0
-"""So long messages may still take: those that are cut short are tried again."""
+"""How long messages in flight may still take in a drain; those that are cut short are tried again."""
 
 
 class Alerts(Tries[Message]):
@@ -40,7 +40,7 @@ class Alerts(Tries[Message]):
         return len(ended)
 
     def _note(self, one: Ended) -> None:
-        """Without the URL: it has a secret in it."""
+        """Counts and logs the end of a try, without the URL, which contains a secret."""
         alert = one.alert
         fields = {
             "alert": alert.id,
@@ -58,7 +58,7 @@ class Alerts(Tries[Message]):
 
 
 class AlertEngine:
-    """The loop that tells alerts, with its own edge towards channels."""
+    """The loop that tells alerts, with its own connections to channels."""
 
     def __init__(self, system: System, metrics: Metrics, *, own: list[tuple[str, int]]) -> None:
         self._messenger = open_messenger(system.settings, system.clock, own=own)
@@ -67,14 +67,14 @@ class AlertEngine:
         self.loop = Loop("alerts", self._alerts.turn, metrics)
 
     def wake(self) -> None:
-        """There may be an alert to tell. From any thread."""
+        """Says that there may be an alert to tell. May be called from any thread."""
         self._alerts.wake()
 
     def hurry(self) -> None:
         self._alerts.hurry()
 
     def drain(self) -> None:
-        """For a loop that was told to stop: messages on their way have some seconds; the others are tried again."""
+        """Ends the loop after it was stopped. Messages in flight get some seconds; the others are tried again."""
         self._alerts.wake()
         self.loop.join(JOIN_S)
         self._alerts.drain(wait_s=DRAIN_S, settle_s=DRAIN_S)

@@ -1,4 +1,4 @@
-"""The work of batches: the planner plans days when they begin, and calls to providers are kept in flight."""
+"""Loops of batches: the planner plans days when they begin, and calls to providers are kept in flight."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from paceline.wiring import System
 log = structlog.get_logger("paceline")
 
 PLAN_LOOK_MS = 1_000
-"""How long the planner sleeps at most: another process may have written, and it cannot wake us."""
+"""Longest sleep of the planner: another process may have written, and it cannot wake this one."""
 NEVER_MS = 1 << 60
 IN_VAIN_MS = 5
-"""A claim that found nothing, although something seemed ready, is not repeated sooner."""
+"""Pause after a claim that found nothing although something seemed ready."""
 
 
 class Planner:
-    """Plans each batch's day when its window begins, goes on with plans that were cut short, and places newcomers."""
+    """Plans each batch's day when its window begins, goes on with plans that were cut short, and plans late records."""
 
     def __init__(
         self, system: System, metrics: Metrics, *, planned: Callable[[], None], keep_on: Callable[[], bool]
@@ -43,7 +43,7 @@ class Planner:
         self._next_ms = 0
 
     def tell(self) -> None:
-        """A batch or a record changed."""
+        """Says that a batch or a record changed."""
         self._outlook.tell()
 
     def turn(self) -> Turn:
@@ -73,7 +73,7 @@ class Planner:
 
 
 class Calls(Work[call.Sent, CallResult]):
-    """Calls to providers of batches. On a file settling and claiming are one act, which halves what each costs."""
+    """Calls to providers of batches. On a file, settling and claiming are one act, which halves the cost."""
 
     name = "calls"
 
@@ -89,7 +89,7 @@ class Calls(Work[call.Sent, CallResult]):
         self._lease_ms = duration_ms(system.settings.call_lease)
 
     def claim(self, room: int, ended: Sequence[tuple[call.Sent, CallResult]], *, told: bool) -> Found[call.Sent]:
-        del told  # asking when the next call is ready costs little
+        del told  # it costs little to ask when the next call is ready
         now_ms = self._system.clock.now_ms()
         next_ms = now_ms if ended else self._next_ms()
         if next_ms is None or next_ms > now_ms:

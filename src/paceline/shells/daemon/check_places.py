@@ -1,4 +1,4 @@
-"""Counts the places that a process' checks take, by owner and target, for the next claim."""
+"""Counts the places that the checks of a process take, by owner and target, for the next claim."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from paceline.core.monitors.values import Order
 
 
 class CheckPlaces:
-    """For one thread; ``now`` is for any. A check leaves its place when it has ended, before it is settled."""
+    """Counts by owner and target. Used by one thread, except ``now``. A check frees its place before it is settled."""
 
     def __init__(self, settings: Settings) -> None:
         ceiling = ceiling_of(settings.check_places)
@@ -25,7 +25,7 @@ class CheckPlaces:
             held[place] = held.get(place, 0) + 1
 
     def end(self, orders: Iterable[Order]) -> None:
-        """What is at nothing goes: else everybody who ever had a check would be kept."""
+        """Frees the places of these checks. Counts of zero are removed: otherwise every former owner would be kept."""
         held = self._held
         for order in orders:
             place = (order.owner, order.target)

@@ -1,4 +1,4 @@
-"""One process: the API on the event loop, the loops beside it, and an orderly end."""
+"""One process: the API on the event loop, the loops in threads, and an orderly end."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ log = structlog.get_logger("paceline")
 
 GRACE_S = 5
 CUT_S = 1.0
-"""So long a request that was cut short may take to end."""
+"""How long a request that was cut short may take to end."""
 SETTLE_S = 10.0
-"""So long what has ended by then may take to be written."""
+"""How long it may take, in a drain, to write results."""
 BACKLOG = 2_048
 FILES_MAX = 65_536
 FILES_S = 1.0
-"""How often it is tried whether another file could be opened."""
+"""How often to test whether another file can be opened."""
 RENEW_S = 43_200.0
-"""How often the certificate is looked at."""
+"""How often to look at the certificate."""
 
 
 class Engine:
@@ -63,7 +63,7 @@ class Engine:
         own: tuple[str, int] | None,
         url: str = "",
     ) -> None:
-        """``own``, ``url``: where our own API listens, if there is one."""
+        """``own`` and ``url`` say where this process's own API listens, if it has one."""
         owned = [own] if own else []
         system.store.begin_loops()
         self._provider = open_provider(system.settings, system.clock, own=owned)
@@ -103,23 +103,26 @@ class Engine:
             loop.start()
 
     def wake(self) -> None:
-        """A definition changed: its entry may be due now. The loops of batches come round soon enough by themselves."""
+        """Says that a definition changed: its entry may be due now.
+
+        The loops of batches look soon enough by themselves.
+        """
         self._ticks.tell()
         self._plans.tell()
         self._ticker.wake()
 
     def wake_jobs(self) -> None:
-        """A job was submitted."""
+        """Says that a job was submitted."""
         self._jobs.wake()
 
     def drain(self) -> None:
-        """No new runs, no new claims, no new sends; what is in flight settles or is given back."""
-        ending = [loop for loop in self.loops if loop is not self._beating]  # a process that drains is not gone
+        """Stops making runs, claiming and sending. Work in flight is settled or given back."""
+        ending = [loop for loop in self.loops if loop is not self._beating]  # a process that drains still lives
         for loop in ending:
             loop.stop()
         self._checks.wake()
         self._calls.wake()
-        # Beside each other: what is in flight must be driven, or it would time out while another is waited for.
+        # All at once: work in flight must be driven, or it would time out while another loop is waited for.
         jobs = threading.Thread(target=_end, args=(self._jobs.drain,), name="paceline-drain-jobs")
         jobs.start()
         alerts = threading.Thread(target=_end, args=(self._alerts.drain,), name="paceline-drain-alerts")
@@ -141,22 +144,22 @@ class Engine:
         self._caller.close()
 
     def hurry(self) -> None:
-        """A drain, now or later, does not wait for what is in flight: it is given back, or left to its lease."""
+        """Makes a drain, now or later, not wait for work in flight: it is given back, or left to its lease."""
         self._checks.hurry()
         self._calls.hurry()
         self._jobs.hurry()
         self._alerts.hurry()
 
     def _keep_ticking(self) -> bool:
-        """Asked between the passes of a tick, which takes long where much is due."""
+        """Called between the passes of a tick, which takes long if many entries are due."""
         return self._ticker.beat()
 
     def _keep_planning(self) -> bool:
-        """Asked between the pages of a plan, which takes long for a million records."""
+        """Called between the pages of a plan, which takes long for a million records."""
         return self._planner.beat()
 
     def _keep_keeping(self) -> bool:
-        """Told between the pages of entries that are looked through for a clock that was set back."""
+        """Called between the pages of entries that are searched after the clock was set back."""
         return self._keeper.beat()
 
     def _planned(self) -> None:
@@ -169,21 +172,21 @@ class Engine:
 
 
 def run_daemon(system: System, *, serve_api: bool, ready: Callable[[str], None] | None = None) -> int:
-    """Blocks until SIGINT or SIGTERM, drains, and returns the exit code. ``ready`` hears where the API listens."""
+    """Runs until SIGINT or SIGTERM, drains, and returns the exit code. ``ready`` is called with the API's URL."""
     assert system.secret_key, "read before anything runs: a wrong one stops the start"
     if sealed := seal_checks(system.store, system.vault):
         log.info("checks_sealed", monitors=sealed)
     for file in exposed_files(system.settings):
         log.warning("readable_by_others", file=str(file), advice=f"chmod 600 {file}")
     metrics = Metrics(version=__version__)
-    # What exists now stays; and a batch of thousands of rows must not set off a collection of everything each time.
+    # Objects that exist now stay for good, and thousands of rows must not start a full collection each time.
     gc.freeze()
     # With 50,000 instead, collections take 3 % of the time of a daemon that makes checks.
     gc.set_threshold(200_000, 20, 50)
     _allow_files()
     if not serve_api:
         return _work(system, metrics, ready)
-    tls = system.tls  # a certificate that cannot be used stops the start
+    tls = system.tls  # raises if the certificate cannot be used
     log.debug("tls", on=tls is not None)
     listener = _listen(system.settings.host, system.settings.port)
     try:
@@ -216,7 +219,7 @@ def _hurry_when_told(stops: StopSignals, engine: Engine) -> None:
 
 
 def _told_again(engine: Engine) -> None:
-    log.warning("told_to_stop_again", detail="What is in flight is given back, or is left to its lease.")
+    log.warning("told_to_stop_again", detail="Work in flight is given back, or left to its lease.")
     engine.hurry()
 
 
@@ -263,7 +266,7 @@ async def _serve(system: System, metrics: Metrics, listener: socket.socket, read
 
 
 async def _renew_certificate(system: System, config: uvicorn.Config) -> None:
-    """New connections get what lies in the files by then: one of our own renewed, or what the operator put there."""
+    """Reloads the certificate now and then: our own, renewed in time, or the one that the operator put there."""
     while config.ssl is not None:
         await asyncio.sleep(RENEW_S)
         try:
@@ -275,7 +278,7 @@ async def _renew_certificate(system: System, config: uvicorn.Config) -> None:
 
 
 async def _watch_files() -> None:
-    """Where no file can be opened no connection can be accepted, and libuv then closes them without a word."""
+    """Logs when no file can be opened: then no connection can be accepted, and libuv closes them silently."""
     failing = False
     while True:
         try:
@@ -296,7 +299,7 @@ def _log_loop_error(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> No
 
 
 def _allow_files() -> None:
-    """Each check and each connection is an open file: as many as the system lets us have."""
+    """Raises the limit on open files, because each check and each connection is one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -305,7 +308,7 @@ def _allow_files() -> None:
 
 
 def _begin_end(server: uvicorn.Server, hooks: ApiHooks, engine: Engine) -> None:
-    """A second signal ends all waits: for open requests, and for what the loops have in flight."""
+    """Begins the end. A second signal ends all waits: for open requests, and for work in flight."""
     if server.should_exit and not server.force_exit:
         server.force_exit = True
         _told_again(engine)
@@ -314,15 +317,18 @@ def _begin_end(server: uvicorn.Server, hooks: ApiHooks, engine: Engine) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Signals are ours: the loops must drain as well."""
+    """Server that leaves signals to the daemon, because the loops must drain as well."""
 
     async def listening(self, serving: asyncio.Task[None]) -> None:
-        """Until requests are answered, or the server has failed to start."""
+        """Waits until requests are answered, or the server has failed to start."""
         while not self.started and not serving.done():  # noqa: ASYNC110  uvicorn offers a flag and no event
             await asyncio.sleep(0.005)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Where uvicorn was forced to end it leaves requests and lifespan as they are: they come to an end here."""
+        """Shuts down.
+
+        If uvicorn was forced to end, it leaves requests and lifespan as they are; they are ended here.
+        """
         await super().shutdown(sockets)
         for task in (left := set(self.server_state.tasks)):
             task.cancel()
@@ -341,7 +347,7 @@ def _draining(loop: InFlight[Any, Any], event: str, *, wait_s: float) -> Callabl
 
 
 def _end(drain: Callable[[], None]) -> None:
-    """A store that cannot be written does not keep the process from ending: leases run out by themselves."""
+    """Drains. A store that cannot be written does not keep the process from ending: leases run out by themselves."""
     try:
         drain()
     except StoreUnavailable as error:
@@ -349,7 +355,7 @@ def _end(drain: Callable[[], None]) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Bound before anything starts, so that a taken port is one clear line."""
+    """Binds the port before anything starts, so that a taken port is one clear message."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, kind, protocol)

@@ -1,4 +1,4 @@
-"""A daemon's row in the store: written every few seconds, deleted when the daemon ends as it should."""
+"""A daemon's row in the store: written every few seconds, and deleted when the daemon ends in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from paceline.wiring import System
 
 
 class Heartbeat:
-    """Every turn writes the row again, and now and then forgets those of daemons that are long gone."""
+    """Writes the row at every turn, and now and then deletes rows of daemons that are long gone."""
 
     FORGET_TURNS = 100
 
@@ -37,7 +37,7 @@ class Heartbeat:
         )
 
     def begin(self) -> None:
-        """Before anybody is told that it runs."""
+        """Writes the first beat, before anybody is told that the daemon runs."""
         with suppress(StoreUnavailable):  # the loop tries again
             self.turn()
 
@@ -50,5 +50,5 @@ class Heartbeat:
         return Turn(self._system.traits.beat_ms)
 
     def end(self) -> None:
-        with suppress(StoreUnavailable):  # then it is seen as gone after some missed beats
+        with suppress(StoreUnavailable):  # then the daemon counts as gone after some missed beats
             daemons.forget_daemon(self._system.store, self._daemon.id)

@@ -21,71 +21,71 @@ T = TypeVar("T")
 R = TypeVar("R", bound=Finished | CallResult)
 
 LOOK_MS = 500
-"""How long a loop sleeps at most: another process may have written, and it cannot wake us."""
+"""Longest sleep of a loop: another process may have written, and it cannot wake this one."""
 SETTLE_MAX = 500
-"""So many results are settled without waiting for more."""
+"""Results are settled without waiting for more once there are this many."""
 BUSY_MIN = 50
 BUSY_MS = 1
-"""With so many in flight, the few that ended first wait so long for company: a turn costs the same for one."""
+"""With ``BUSY_MIN`` in flight, results wait this long for further ones: a turn costs the same for one as for many."""
 TOO_LATE = (
     "the store answers too slowly for these leases: look at it, or set a longer PACELINE_CHECK_LEASE or CALL_LEASE"
 )
 
 
 class Found(NamedTuple, Generic[T]):
-    """Orders that were claimed. ``next_ms``: when there may be more; None: nobody knows of any."""
+    """Result of a claim. ``next_ms``: when there may be more; None if nothing is known."""
 
     orders: list[T]
     next_ms: int | None = None
 
 
 class Drained(NamedTuple):
-    """How many of the orders that were still out were given back, and how many wait for the end of their lease."""
+    """How many orders were left after a drain: those given back, and those that wait for the end of their lease."""
 
     given_back: int
     left_to_lease: int
 
 
 class Work(Protocol[T, R]):
-    """A kind of work. ``claim``, ``settle`` and ``release`` may run on threads beside each other."""
+    """A kind of work. ``claim``, ``settle`` and ``release`` may run in different threads at the same time."""
 
     name: str
-    """The plural noun by which log lines and threads call it."""
+    """Plural noun for log lines and names of threads."""
     too_late: str = TOO_LATE
-    """What an operator reads when orders were claimed too late to start."""
+    """Hint for the operator in the log, if orders were claimed too late to start."""
     edge: Edge[Any, R]
     orders_max: int
-    """How many may be in flight."""
+    """Most orders in flight."""
     look_ms: int
-    """How long the store is not asked, unless there is a reason to."""
+    """Longest time without a look into the store."""
     claim_ms: int = 0
-    """More is claimed after this time, or when half the room is free: few claims, each of many."""
+    """Pause between claims, unless half the room is free: few claims of many orders each."""
     settle_ms: int = 0
     """Results that come within this time are settled together."""
     settles_with_claim: bool = False
-    """Whether ``claim`` settles the results in hand in the same act, to save a commit. Not if the store may hang."""
+    """True if ``claim`` settles finished orders in the same act, to save a commit. False if the store may hang."""
 
     def claim(self, room: int, ended: Sequence[tuple[T, R]], *, told: bool) -> Found[T]:
-        """Claims up to ``room`` orders. ``told``: there may be some; else the store can be asked first.
+        """Claims up to ``room`` orders. ``told``: there may be some; if False, ``claim`` can ask the store first.
 
         ``ended``: results to be settled in the same act; empty unless ``settles_with_claim``.
         """
 
     def fences(self, orders: Sequence[T]) -> list[Fence]: ...
     def in_time(self, orders: Sequence[T], *, now_ms: int) -> tuple[list[T], list[T]]:
-        """Returns orders that end within their lease if they start now, and those that may not."""
+        """Splits orders into those that end within their lease if they start now, and those that may not."""
 
     def start(self, orders: list[T], *, now_ms: int) -> None: ...
     def leave(self, orders: Sequence[T]) -> None:
-        """Hears of orders that have ended, before they are settled."""
+        """Called with orders that have ended, before they are settled."""
         del orders
 
     def settle(self, ended: Sequence[tuple[T, R]]) -> int:
-        """Writes the results, and counts them. Returns how many still had their lease."""
+        """Writes the results and counts them. Returns how many still had their lease."""
 
     def release(self, fences: Sequence[Fence]) -> None: ...
     def repeatable(self, order: T) -> bool:
-        """Whether an order that was cut short can be made again without harm."""
+        """True if an order that was cut short can be made again without harm."""
 
     def show_in_flight(self, count: int) -> None:
         """Sets the gauge, if there is one."""
@@ -95,12 +95,12 @@ class Work(Protocol[T, R]):
 class InFlight(Generic[T, R]):
     """Orders of one kind that this process has claimed and that are not settled.
 
-    Where a request to the store may hang, claims, settlements and returns are made beside the loop, each on its own
-    thread: the loop goes on reading answers, and what has ended is settled however long a claim takes.
+    If a request to the store may hang, claims, settlements and returns run in threads of their own: the loop goes on
+    reading answers, and finished orders are settled however long a claim takes.
     """
 
     def __init__(self, work: Work[T, R], *, clock: Clock, remote: bool) -> None:
-        """``remote``: a request to the store may hang for seconds while others do not."""
+        """``remote``: a request to the store may hang for seconds while other requests do not."""
         self.work = work
         self.settled = 0
         self._edge = work.edge
@@ -112,24 +112,24 @@ class InFlight(Generic[T, R]):
             f"settles-{name}", apart=remote, done=done, most=SETTLES_MAX
         )
         self._returns = Returns(f"returns-{name}", self._release, apart=remote, done=done)
-        # By attempt too: an order that outlives its lease may be out once more, and the two must not be confused.
+        # The key has the attempt, because an order that outlives its lease may be out twice.
         self._out: dict[Fence, T] = {}
         self._ended: list[tuple[T, R]] = []
         self._told = threading.Event()
         self._freed = False
-        """Orders were settled since the last claim."""
+        """True if orders were settled since the last claim."""
         self._next_ms: int | None = 0
         self._looked_ms = 0
         self._settled_ms = 0
         self._hurried = False
 
     def wake(self) -> None:
-        """There may be something to claim. From any thread."""
+        """Says that there may be something to claim. May be called from any thread."""
         self._told.set()
         self._edge.wake()
 
     def hurry(self) -> None:
-        """A drain does not wait for what is in flight. From any thread."""
+        """Makes a drain not wait for orders in flight. May be called from any thread."""
         self._hurried = True
 
     def turn(self) -> Turn:
@@ -157,7 +157,7 @@ class InFlight(Generic[T, R]):
         self._claims.begin(ended, lambda ended: work.claim(room, ended, told=told))
 
     def go_on(self, *, wait_ms_max: int) -> Turn:
-        """Starts what was claimed, takes results and settles them. The edge does the sleeping: it can be woken."""
+        """Starts claimed orders, takes results and settles them. Sleeps in the edge, which can be woken."""
         self._start_found()
         taken = self._take(min(self._wait_ms(), wait_ms_max))
         if not self.work.settles_with_claim:
@@ -168,13 +168,13 @@ class InFlight(Generic[T, R]):
         return Turn(BUSY_MS if in_flight >= BUSY_MIN and taken < BUSY_MIN else 0)
 
     def is_busy(self, *, soon_ms: int | None) -> bool:
-        """Whether anything is out, or may be claimed so soon. None: nothing more is claimed."""
+        """True if anything is out, or may be claimed within ``soon_ms``. None: nothing more is claimed."""
         if self._out or self._claims.busy:
             return True
         return soon_ms is not None and (self._freed or self._may_claim(by_ms=self._clock.now_ms() + soon_ms))
 
     def drain(self, *, wait_s: float, settle_s: float) -> Drained:
-        """Claims nothing; what is in flight settles, or is given back where it can be repeated safely."""
+        """Claims nothing more. Settles orders in flight, or gives them back if they can be repeated safely."""
         until_s = time.monotonic() + wait_s
         while (self._edge.in_flight or self._claims.busy) and not self._hurried and time.monotonic() < until_s:
             self._take(100)
@@ -194,7 +194,7 @@ class InFlight(Generic[T, R]):
         return self._told.is_set() or (self._next_ms is not None and self._next_ms <= by_ms)
 
     def _wait_ms(self) -> int:
-        """Until something must be settled, or may be claimed."""
+        """Returns the time until something must be settled or may be claimed."""
         now_ms, work = self._clock.now_ms(), self.work
         wait_ms = work.look_ms
         if self._edge.in_flight < work.orders_max and not self._claims.busy:
@@ -207,17 +207,17 @@ class InFlight(Generic[T, R]):
         return wait_ms
 
     def _settle_ms(self, now_ms: int) -> int:
-        """How long results in hand wait for more; 0: no longer."""
+        """Returns how much longer results wait for further ones."""
         if len(self._ended) >= SETTLE_MAX:
             return 0
         return max(0, self.work.settle_ms - abs(now_ms - self._settled_ms))
 
     def _found(self) -> list[T]:
-        """Returns what the claim under way has found, if it has ended."""
+        """Returns the orders of the current claim, if it has ended."""
         orders: list[T] = []
         for ended, found, error in self._claims.fetch():
             if found is None:
-                self._ended = ended + self._ended  # the store was unavailable: they are settled with the next claim
+                self._ended = ended + self._ended  # the store was unavailable: settled with the next claim
                 assert error is not None
                 raise error
             self._forget(ended)
@@ -226,7 +226,7 @@ class InFlight(Generic[T, R]):
         return orders
 
     def _start_found(self) -> None:
-        """Starts orders that cannot outlive their lease, however long it took to get it. The others are given back."""
+        """Starts orders that end within their lease, even if the claim took long. Gives the others back."""
         orders = self._found()
         if not orders:
             return
@@ -259,7 +259,7 @@ class InFlight(Generic[T, R]):
         failed: Exception | None = None
         for batch, settled, error in self._settles.fetch(wait_s=wait_s):
             if settled is None:
-                self._ended = batch + self._ended  # the store was unavailable: they are tried again
+                self._ended = batch + self._ended  # the store was unavailable: settled again later
                 failed = error
                 continue
             self.settled += settled
@@ -273,9 +273,9 @@ class InFlight(Generic[T, R]):
             del self._out[result.handle, result.attempt]
 
     def _note_freed(self) -> None:
-        """Orders have ended: what was parked behind them, or waited for a place, may start.
+        """Notes that orders have ended: orders parked behind them, or waiting for a place, may start.
 
-        Most often nothing was, and a store that is near is asked first, which costs less than a claim.
+        Mostly there are none. A store that is near is asked first, which costs less than a claim.
         """
         if self._remote:
             self._told.set()

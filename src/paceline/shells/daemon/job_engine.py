@@ -1,4 +1,4 @@
-"""The loops of jobs in one process: dispatchers, the follower and the webhooks, and their orderly end."""
+"""Loops of jobs in one process: dispatchers, the follower and the webhooks, and their orderly end."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from paceline.steps.jobs.dispatch import DispatchSettings
 from paceline.wiring import System, open_atlas, open_caller
 
 HOOK_DRAIN_S = 3.0
-"""So long calls to webhooks may still take: those that are cut short are tried again."""
+"""How long calls to webhooks may still take in a drain; those that are cut short are tried again."""
 
 
 class JobEngine:
-    """The loops of jobs, each with its own edge towards RIPE or towards webhooks."""
+    """The loops of jobs, each with its own client for RIPE or for webhooks."""
 
     def __init__(self, system: System, metrics: Metrics, *, own: list[tuple[str, int]]) -> None:
         settings, chance = system.settings, random.SystemRandom().random
@@ -64,14 +64,14 @@ class JobEngine:
         return [*self._dispatchers, self._follower, self._telling]
 
     def wake(self) -> None:
-        """A job was submitted, or an account may have room that it did not have: a look is made at once."""
+        """Makes the dispatchers look at once: a job was submitted, or an account may have room again."""
         for tell in self._told:
             tell()
         for loop in self._dispatchers:
             loop.wake()
 
     def hurry(self) -> None:
-        """Sends under way end within a second once they are drained, as lost: they are looked up."""
+        """Makes a drain end sends within a second. Their answers count as lost, and are looked up later."""
         self._hurried = True
         self._webhooks.hurry()
         for loop in self._dispatchers:
@@ -79,7 +79,10 @@ class JobEngine:
                 loop.interrupt()
 
     def drain(self) -> None:
-        """For loops that were told to stop: a send has some seconds to get its answer, a question is asked again."""
+        """Ends the loops after they were stopped.
+
+        A send gets some seconds for its answer; other requests are cut short.
+        """
         self._follower.interrupt()
         self._webhooks.wake()
         self._telling.join(JOIN_S)

@@ -1,4 +1,4 @@
-"""The loops of jobs: measurements are sent to RIPE and followed to their end."""
+"""Loops of jobs: send measurements to RIPE and follow them to their end."""
 
 from __future__ import annotations
 
@@ -29,32 +29,32 @@ from paceline.wiring import System
 log = structlog.get_logger("paceline")
 
 LOOK_MS = 1_000
-"""How long a loop sleeps at most: another process may have written, and it cannot wake us."""
+"""Longest sleep of a loop: another process may have written, and it cannot wake this one."""
 IN_VAIN_MS = 50
-"""A pass that sent nothing, although something seemed ready, is not repeated sooner."""
+"""Pause after a pass that sent nothing although something seemed ready."""
 LOSE_MS = 10_000
 COMPARE_LOOK_MS = 5_000
-"""How often it is asked whether it is time to compare what RIPE has with what the store has."""
+"""How often to ask whether it is time to compare the store with RIPE."""
 SYNC_MS = 30_000
 SYNC_IDLE_MS = 300_000
 RECONCILE_ROUNDS = 20
-"""Orphans are looked for each time RIPE was asked so often what became of what runs: by default every ten minutes."""
+"""Orphans are looked for after this many rounds of ``follow``: by default every ten minutes."""
 RECONCILE_START_MS = 30_000
-"""At a start sooner than that; but not at each of many starts in a row."""
+"""The first search after a start comes sooner, but not after each of many starts in a row."""
 TROUBLE_MS = 600_000
-"""The same trouble is not logged again sooner."""
+"""The same trouble is logged again only after this time."""
 TROUBLES_MAX = 1_000
 SEND_GRACE_S = 5.0
-"""So long a send under way may still take when the process is told to stop; after that it is unknown."""
+"""How long a send in progress may still take when the process stops; after that it is unknown."""
 SEND_S = 40.0
 QUESTION_S = 130.0
 RESULTS_S = 610.0
-"""How long a call to RIPE may take before its loop counts as stuck: a little more than its own deadline."""
+"""How long a request to RIPE may take before its loop counts as stuck: a little more than its own deadline."""
 _WITHIN_S = {
     **dict.fromkeys(("find_by_marker", "running_by_marker", "statuses", "check_key"), QUESTION_S),
     "results": RESULTS_S,
 }
-"""The others: ``SEND_S``."""
+"""Times of requests that may take longer than ``SEND_S``, by the name of the port's method."""
 
 _SENDS = {
     "unknown": ("unknown", "send_unknown"),
@@ -66,7 +66,7 @@ T = TypeVar("T")
 
 
 class WatchedAtlas:
-    """Another ``Atlas`` whose every request is counted, and is a sign of life of the loop that makes it."""
+    """Wraps an ``Atlas``: counts every request, and reports it as a sign of life of the loop that makes it."""
 
     def __init__(self, atlas: Atlas, metrics: Metrics, *, beat: Callable[[float], object]) -> None:
         self._atlas = atlas
@@ -87,19 +87,19 @@ class WatchedAtlas:
 
 
 def watched_atlas(atlas: Atlas, metrics: Metrics, *, beat: Callable[[float], object]) -> Atlas:
-    """Counts each request to RIPE; ``beat`` is called with the time within which the next sign of life comes."""
+    """Wraps ``atlas`` so that requests are counted. ``beat`` is called with how long each may take."""
     return cast("Atlas", WatchedAtlas(atlas, metrics, beat=beat))
 
 
 class AtlasLoop(Loop):
-    """A loop with a client of its own: one thread drives it, and a drain can cut its calls short."""
+    """A loop with its own client: one thread drives it, and a drain can cut its requests short."""
 
     def __init__(self, name: str, atlas: Atlas, make: Callable[[Atlas], Callable[[], Turn]], metrics: Metrics) -> None:
         self._atlas = atlas
         super().__init__(name, make(watched_atlas(atlas, metrics, beat=self.beat_for)), metrics)
 
     def interrupt(self) -> None:
-        """Its call under way ends within a second, as lost."""
+        """Ends the request in progress within a second; its answer counts as lost."""
         self._atlas.interrupt()
 
     def close(self) -> None:
@@ -125,7 +125,7 @@ class Dispatcher:
         self._version: int | None = None
 
     def tell(self) -> None:
-        """There may be room or work that the last look did not find. From any thread."""
+        """Says that there may be room or work that the last look did not find. May be called from any thread."""
         self._told.set()
 
     def turn(self) -> Turn:
@@ -138,13 +138,13 @@ class Dispatcher:
                 log.warning("sends_lost", count=lost)
         if self._waits_for_room(now_ms):
             return self._sleep(self._wait_until_ms)
-        if not self._sent:  # else there is likely more
+        if not self._sent:  # after a send there is likely more to send
             next_ms = store.next_send_ms()
             if next_ms is None or next_ms > now_ms:
-                return self._sleep(next_ms)  # most looks find nothing, and RIPE's gates need not be read
+                return self._sleep(next_ms)  # most looks find nothing; then RIPE's gates are not read
         self._sent, self._wait_until_ms = False, 0
         self._told.clear()
-        self._version = store.version()  # what is written while it looks is for the next time
+        self._version = store.version()  # writes during this look are seen by the next one
         report = dispatch_next(store, self._atlas, self._system.vault, self._desk, clock=clock, chance=self._chance)
         self._sent = report.outcome == "sent"
         self._note(report)
@@ -154,9 +154,9 @@ class Dispatcher:
         return self._sleep(report.next_ms)
 
     def _waits_for_room(self, now_ms: int) -> bool:
-        """The last look found all accounts full, and since then nobody told it of room, and no other process wrote.
+        """True if all accounts were full at the last look, and there was no hint and no write of others since then.
 
-        A time that lies further ahead than such a wait can be is over: the clock was set back.
+        A wait that lies further ahead than any can be means that the clock was set back; it is over.
         """
         if self._told.is_set() or not 0 < self._wait_until_ms - now_ms <= LOOK_AGAIN_MS:
             return False
@@ -186,7 +186,7 @@ class Dispatcher:
 
 
 class Follower:
-    """Finds out what became of what was sent, ends it, keeps the meters beside RIPE's, and finishes jobs."""
+    """Finds out how sent measurements are doing, ends them, compares the meters with RIPE's, and finishes jobs."""
 
     def __init__(
         self,
@@ -231,7 +231,7 @@ class Follower:
 
     @property
     def _quiet(self) -> bool:
-        """RIPE asked for a pause. One that lies further ahead than it can have meant is over: the clock went back."""
+        """True while RIPE wants a pause. A pause further ahead than any can be is over: the clock was set back."""
         return 0 < self._quiet_until_ms - self._system.clock.now_ms() <= RETRY_AFTER_MS_MAX
 
     def _note_lookups(self, report: LookedUp) -> None:
@@ -315,7 +315,7 @@ class Follower:
             self._quiet_until_ms = paused_until_ms
 
     def _is_news(self, trouble: Trouble) -> bool:
-        """An account without a key would else fill the log."""
+        """True if the trouble was not logged lately: an account without a key would fill the log."""
         now_ms = self._system.clock.now_ms()
         if abs(now_ms - self._told_ms.get(trouble, -TROUBLE_MS)) < TROUBLE_MS:
             return False

@@ -1,4 +1,4 @@
-"""The loop of upkeep: retention, the watch over the clock, and the figures that are read."""
+"""The loop of upkeep: retention, the watch over the clock, and gauges that are read from the store."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ log = structlog.get_logger("paceline")
 
 
 class Keeper:
-    """Retention, the watch over the clock, runs to be offered again, and figures that are read rather than counted."""
+    """Does retention, watches the clock, offers runs again, and sets gauges that are read from the store."""
 
     TURN_MS = 1_000
     PURGE_MS = 15_000
     PURGE_ROUNDS = 5
     NOTE_MS = 10_000
-    """A clock that is set back while nothing runs is noticed if it shows an earlier time than the last note."""
+    """How often the time is noted. After a restart, a clock behind the last note was set back."""
     FIGURES_MS = 5_000
     NOTICE_MS = 20_000
-    """How often this process asks whether it is time to look for what admins are told of: once a minute, of all."""
+    """How often this process asks for the duty to look for alerts of admins, which is done once a minute."""
     RECOUNT_MS = 600_000
     """How often this process asks whether the daily recount of phases is due."""
     INDEXED_MAX = 500
@@ -52,7 +52,7 @@ class Keeper:
         loops: Callable[[], Sequence[Loop]],
         beat: Callable[[], object] = lambda: None,
     ) -> None:
-        """``beat`` is called between the pages of what takes long where there is much."""
+        """``beat`` is called between pages of work that may take long."""
         self._system = system
         self._metrics = metrics
         self._loops = loops
@@ -75,14 +75,14 @@ class Keeper:
         self._recounted_ms = self._system.clock.now_ms()
         self._late_after = 0
         self._late_from_ms = self._system.clock.now_ms() + LATE_TOLD_MS
-        """What waited while nothing ran is not late yet: those who run it have as long as everybody."""
+        """Runs that waited while no daemon ran are not late yet: their checkers get as long as any."""
 
     def turn(self) -> Turn:
         now_ms = self._system.clock.now_ms()
         self._watch_clock(now_ms)
         self._metrics.set_loop_ages((loop.name, loop.age_s) for loop in self._loops())
         keep_ms = self._system.traits.keep_ms
-        if abs(now_ms - self._status_ms) >= keep_ms - self.TURN_MS // 2:  # a turn may come a little early
+        if abs(now_ms - self._status_ms) >= keep_ms - self.TURN_MS // 2:  # turns may come a little early
             self._status_ms = now_ms
             status = self._system.store.status()
             self._metrics.set_status(status, now_ms=now_ms)
@@ -114,7 +114,7 @@ class Keeper:
         return Turn(pause_ms)
 
     def _look_after_health(self, now_ms: int) -> None:
-        """One pass; a round over what is late takes several where much waits."""
+        """Makes one pass. If much is late, a round takes several passes."""
         closed = close_hours(self._system.store, now_ms=now_ms)
         late = LateReport(0, None)
         if self._any_late and now_ms >= self._late_from_ms:
@@ -126,7 +126,7 @@ class Keeper:
             log.info("health_told", late=late.told, flapping=closed)
 
     def _recount_phases(self, now_ms: int) -> None:
-        """A page each turn while a round is under way."""
+        """Recounts phases: a page each turn while a round is in progress."""
         report = recount_phases(self._system.store, now_ms=now_ms)
         if report.wrong:
             log.warning("phases_recounted", wrong=report.wrong)
@@ -134,7 +134,7 @@ class Keeper:
             self._recounted_ms = now_ms
 
     def _watch_clock(self, now_ms: int) -> None:
-        """Notes the time now and then; at once if the wall clock fell back behind the monotonic one."""
+        """Notes the time now and then, and at once if the wall clock fell behind the monotonic clock."""
         before_ms, self._ahead_ms = self._ahead_ms, now_ms - int(time.monotonic() * 1_000)
         stepped_ms = set_back_ms(self._ahead_ms, latest_ms=before_ms)
         note_ms = max(self.NOTE_MS, self._system.traits.keep_ms)
@@ -159,7 +159,7 @@ class Keeper:
         self._metrics.set_accounts(store.accounts(now_ms=now_ms, releases_until_ms=now_ms))
 
     def _purge_jobs(self, now_ms: int) -> None:
-        """A page each turn while there is something to remove."""
+        """Deletes old jobs: a page each turn while there are some."""
         keep_ms = duration_ms(self._system.settings.jobs_keep)
         if deleted := purge_jobs(self._system.store, keep_ms=keep_ms, now_ms=now_ms):
             log.info("purged", measurements=deleted)
@@ -167,19 +167,19 @@ class Keeper:
             self._jobs_purged_ms = now_ms
 
     def _notice(self, now_ms: int) -> None:
-        """Alerts of admins come from what is stored, a minute after the last look of any process."""
+        """Makes alerts of admins from what is stored, a minute after the last look of any process."""
         noticed = notice(self._system.store, now_ms=now_ms)
         if noticed is not None and any(noticed):
             log.info("noticed", **noticed._asdict())
 
     def _purge_alerts(self, now_ms: int) -> None:
-        """A page with each page of jobs; what is left comes with the next."""
+        """Deletes one page of old alerts; the rest follows in later turns."""
         keep_ms = duration_ms(self._system.settings.alerts_keep)
         if deleted := purge_alerts(self._system.store, keep_ms=keep_ms, now_ms=now_ms):
             log.info("purged", alerts=deleted)
 
     def _delete_batches(self, now_ms: int) -> int:
-        """One short pass over batches that are being deleted. Until the next: as long again as it took."""
+        """Makes one short pass over batches that are being deleted. Returns the pause, as long as the pass took."""
         began_s = time.monotonic()
         done = go_on_deleting(self._system.store, now_ms=now_ms)
         if done.runs or done.records or done.gone:
@@ -190,14 +190,14 @@ class Keeper:
         return self.TURN_MS
 
     def _index_monitors(self) -> int:
-        """One short pass over monitors that lists do not find by an index yet. Until the next: as long as it took."""
+        """Makes one short pass over monitors that are not indexed yet. Returns the pause, as long as the pass took."""
         began_s = time.monotonic()
         if not self._system.store.index_monitors(limit=self.INDEXED_MAX):
             return self.TURN_MS
         return min(max(int(1_000 * (time.monotonic() - began_s)), self.PAUSE_MS_MIN), self.TURN_MS)
 
     def _count_cadences(self, now_ms: int) -> int:
-        """One short pass over monitors of an older store, until all are counted. Until the next: as long as it took."""
+        """Makes one short pass over monitors of an older store, until all are counted. Returns the pause."""
         if self._counted:
             return self.TURN_MS
         began_s = time.monotonic()
@@ -205,12 +205,12 @@ class Keeper:
         return min(max(int(1_000 * (time.monotonic() - began_s)), self.PAUSE_MS_MIN), self.TURN_MS)
 
     def _read_ms(self) -> int:
-        """Asked between the pages of entries."""
+        """Returns the time. Called between the pages of entries."""
         self._beat()
         return self._system.clock.now_ms()
 
     def _purge(self, now_ms: int) -> int:
-        """One short pass. Until the next: as long again as it took, so that half of the time is everybody else's."""
+        """Makes one short pass. Returns the pause, as long as the pass took, so that others get half of the time."""
         settings, began_s = self._system.settings, time.monotonic()
         self._note_retention()
         report = purge(
@@ -231,12 +231,12 @@ class Keeper:
         if report.more or not self._walk.over:
             took_ms = int(1_000 * (time.monotonic() - began_s))
             return min(max(took_ms, self.PAUSE_MS_MIN), self.TURN_MS)
-        self._purged_ms = now_ms  # nothing left: rest until the next round
+        self._purged_ms = now_ms  # nothing is left until the next round
         self._tell_purged()
         return self.TURN_MS
 
     def _note_retention(self) -> None:
-        """Once in the life of this process, whose settings do not change."""
+        """Writes the retention once, because the settings of a process do not change."""
         if self._retention_noted:
             return
         settings = self._system.settings
@@ -245,14 +245,14 @@ class Keeper:
         self._retention_noted = True
 
     def _fold(self) -> int:
-        """One short pass. Until the next: as long again as it took, if there is more."""
+        """Makes one short pass. Returns the pause, as long as the pass took if there is more."""
         began_s = time.monotonic()
         if not fold_runs(self._system.store).more:
             return self.TURN_MS
         return min(max(int(1_000 * (time.monotonic() - began_s)), self.PAUSE_MS_MIN), self.TURN_MS)
 
     def _tell_purged(self) -> None:
-        """One line for the whole round: its passes are many."""
+        """Logs one line for the whole round, which has many passes."""
         if self._deleted or self._expired:
             log.info("purged", deleted=self._deleted, expired=self._expired)
         if self._walk.runs_deleted or self._walk.records_deleted:

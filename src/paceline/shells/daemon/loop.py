@@ -42,7 +42,7 @@ class Loop:
 
     @property
     def age_s(self) -> float:
-        """The time since the last turn ended, or since ``beat`` was called."""
+        """Seconds since the last turn ended, or since ``beat`` was called."""
         return max(0.0, time.monotonic() - self._turned_s)
 
     @property
@@ -64,12 +64,12 @@ class Loop:
         self._wake.set()
 
     def beat(self) -> bool:
-        """Called from within a long turn to say that the loop is alive. Returns False if the loop shall stop."""
+        """Says, from within a long turn, that the loop is alive. Returns False if the loop shall stop."""
         self._turned_s = time.monotonic()
         return not self.stopping
 
     def beat_for(self, seconds: float) -> None:
-        """Called before a request with a deadline of its own: the loop does not count as stuck until then."""
+        """Called before a request with its own deadline: the loop does not count as stuck until then."""
         self._turned_s = time.monotonic() + seconds
 
     def stop(self) -> None:
@@ -84,14 +84,14 @@ class Loop:
             try:
                 sleep_s = self._turn().sleep_ms / 1000
             except StoreDamaged:
-                self._metrics.count_loop_error(self.name)  # the watcher says it, once
+                self._metrics.count_loop_error(self.name)  # the watcher logs it, once
                 sleep_s = FAULT_PAUSE_S
             except StoreUnavailable as error:
                 self._metrics.count_loop_error(self.name)
                 log.warning("store_unavailable", loop=self.name, detail=error.detail)
                 sleep_s = FAULT_PAUSE_S
             except Exception:
-                # A loop must outlive any one turn: what was not committed comes up again.
+                # A loop must survive a failed turn: work that was not committed comes up again.
                 self._metrics.count_loop_error(self.name)
                 log.exception("turn_failed", loop=self.name)
                 sleep_s = FAULT_PAUSE_S

@@ -1,6 +1,6 @@
-"""What Prometheus scrapes. Names no user, no monitor and no target, so it may be read without a token.
+"""Metrics for Prometheus. They name no user, no monitor and no target, so they may be read without a token.
 
-Accounts are named: their ids are an operator's own words, and how full each is must be watched.
+Accounts are named: their ids are chosen by the operator, who must watch how full each is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ REQUEST_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 
 
 class _Late:
-    """What one histogram has seen."""
+    """Values of one histogram."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,7 +46,7 @@ class _Late:
             self._sum_ms += total
 
     def read(self) -> tuple[list[tuple[str, float]], float]:
-        """The buckets, and the sum in seconds."""
+        """Returns the buckets, and the sum in seconds."""
         with self._lock:
             below, count, total = list(self._below), self._count, self._sum_ms
         buckets = [(str(bound / 1_000), float(n)) for bound, n in zip(LATENESS_MS, below, strict=True)]
@@ -79,7 +79,7 @@ class _Lateness(Collector):
 
 
 class Metrics:
-    """Every figure of one process. Safe to use from any thread."""
+    """All metrics of one process. Safe to use from any thread."""
 
     def __init__(self, *, version: str = "") -> None:
         self.registry = CollectorRegistry()
@@ -99,18 +99,16 @@ class Metrics:
         self._ticks = self._counter("ticks", "Passes of the tick step that found something due.")
         self._advanced = self._counter("entries_advanced", "Entries that were moved to their next due time.")
         self._lost = self._counter("races_lost", "Advances that another process or an edit had overtaken.")
-        self._skipped = self._counter("firings_skipped", "Firings of monitors that came to nothing.", "reason")
-        self._in_flight = self._gauge("in_flight", "Checks and calls to providers that this process has out now.")
-        self._calls_in_flight = self._gauge("calls_in_flight", "Calls to providers that this process has out now.")
+        self._skipped = self._counter("firings_skipped", "Firings of monitors that made no run.", "reason")
+        self._in_flight = self._gauge("in_flight", "Checks and calls to providers that are in flight in this process.")
+        self._calls_in_flight = self._gauge("calls_in_flight", "Calls to providers that are in flight in this process.")
         self._calls_waiting = self._gauge("calls_waiting", "Planned runs of batches that have not ended.")
         self._call_age = self._gauge("call_queue_age_seconds", "How long the oldest run of a batch has been due.")
         self._dead = self._gauge("dead_letters", "Runs of batches that wait for somebody to redrive or discard them.")
         self._planned = self._counter("calls_planned", "Runs of batches that were planned.")
         self._waiting = self._gauge("runs_waiting", "Runs that nobody has claimed yet.")
         self._queue_age = self._gauge("queue_age_seconds", "How long the oldest waiting run has been due.")
-        self._start_wait = self._gauge(
-            "start_wait_seconds", "How long the first run has waited that could have started.", "kind"
-        )
+        self._start_wait = self._gauge("start_wait_seconds", "Longest wait of a run that could start.", "kind")
         self._measurements = self._gauge("measurements", "Measurements of jobs that have not ended.", "state")
         self._jobs_open = self._gauge("jobs_open", "Jobs that are not finished.")
         self._job_age = self._gauge(
@@ -120,10 +118,10 @@ class Metrics:
         self._meters = self._gauge(
             "account_meter", "An account's meters: spent, held, limit.", "account", "meter", "figure"
         )
-        self._atlas = self._counter("atlas_requests", "Questions and orders to RIPE.", "request", "answer")
+        self._atlas = self._counter("atlas_requests", "Requests to RIPE.", "request", "answer")
         self._webhooks = self._counter("webhook_tries", "Calls to the webhooks of finished jobs.", "outcome")
-        self._alerts_open = self._gauge("alerts_open", "Alerts that are to be told or held back by a silence.")
-        self._alerts_failed = self._gauge("alerts_failed", "Alerts that a channel did not take within its tries.")
+        self._alerts_open = self._gauge("alerts_open", "Alerts that wait to be told, or that a silence holds back.")
+        self._alerts_failed = self._gauge("alerts_failed", "Alerts that a channel did not accept in all its tries.")
         self._alerts = self._counter("alert_tries", "Messages to the channels of users.", "outcome")
         self._store_up = self._gauge("store_up", "1 if a trial write to the store has just succeeded, else 0.")
         self._turns = self._counter("loop_turns", "Turns of each loop.", "loop")
@@ -144,20 +142,21 @@ class Metrics:
         self._request_children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def count_runs(self, kind: str, outcome: str, count: int = 1) -> None:
-        """``outcome`` is ok, failed, dead or unknown, or retry for an attempt that will be made again.
+        """Counts runs by kind and outcome.
 
-        ``kind`` is the check's, or batch or measurement; a batch's run is done, failed, unknown, skipped or retry, and
-        a measurement was sent, unknown, not_sent or rejected, and then ended done, failed or cancelled.
+        ``kind`` is the kind of the check, or batch or measurement. ``outcome`` is ok, failed, dead or unknown, or retry
+        for an attempt that will be repeated. A batch's run is done, failed, unknown, skipped or retry. A measurement
+        was sent, unknown, not_sent or rejected, and then ended done, failed or cancelled.
         """
         self._runs.labels(kind, outcome).inc(count)
 
     def observe_many_ms(self, late_ms: Sequence[int]) -> None:
-        """How late runs were made."""
+        """Records how late runs were made."""
         if late_ms:
             self._lateness.observe_many_ms(late_ms)
 
     def count_tick(self, *, entries: int, lost: int, late_ms: Sequence[int], skipped_by: Mapping[str, int]) -> None:
-        """One pass of the tick step."""
+        """Counts one pass of the tick step."""
         for reason, count in skipped_by.items():
             self._skipped.labels(reason).inc(count)
         self._ticks.inc()
@@ -166,12 +165,12 @@ class Metrics:
         self.observe_many_ms(late_ms)
 
     def observe_calls_ms(self, late_ms: Sequence[int]) -> None:
-        """How late runs of batches were first called."""
+        """Records how late the first calls of batches' runs were."""
         if late_ms:
             self._call_lateness.observe_many_ms(late_ms)
 
     def observe_starts_ms(self, kind: str, late_ms: Sequence[int]) -> None:
-        """How late runs of monitors were first claimed; ``kind`` is the check's."""
+        """Records how late runs of monitors were first claimed. ``kind`` is the kind of the check."""
         if late_ms:
             self._start_lateness.observe_many_ms(late_ms, kind)
 
@@ -192,7 +191,7 @@ class Metrics:
         self._queue_age.set(age_s)
 
     def set_status(self, status: StoreStatus, *, now_ms: int) -> None:
-        """The gauges that are read from the store. The queue's age is that of the oldest run, of whatever kind."""
+        """Sets the gauges that are read from the store. The queue's age is that of the oldest run of any kind."""
         age_s, call_age_s = (
             0.0 if due_ms is None else max(0.0, (now_ms - due_ms) / 1_000)
             for due_ms in (status.oldest_waiting_due_ms, status.oldest_call_due_ms)
@@ -205,7 +204,7 @@ class Metrics:
             self._start_wait.labels(kind).set(late_s)
 
     def set_sends(self, counts: SendCounts, *, now_ms: int) -> None:
-        """What jobs wait for, read from the store."""
+        """Sets the gauges of jobs and measurements that wait or run."""
         for state in ("queued", "parked", "sending", "unknown", "ongoing"):
             self._measurements.labels(state).set(getattr(counts, state))
         self._jobs_open.set(counts.open_jobs)
@@ -213,7 +212,7 @@ class Metrics:
         self._job_age.set(0.0 if oldest_ms is None else max(0.0, (now_ms - oldest_ms) / 1_000))
 
     def set_accounts(self, accounts: Sequence[Account]) -> None:
-        """Those that were removed are forgotten."""
+        """Sets the meters of all accounts, and forgets accounts that were removed."""
         with self._lock:
             self._meters.clear()
             for account in accounts:
@@ -229,24 +228,24 @@ class Metrics:
         self._jobs.labels("true" if success else "false").inc()
 
     def count_atlas(self, request: str, answer: str) -> None:
-        """``request`` is the port's method; ``answer`` is answered, refused or lost."""
+        """Counts a request to RIPE. ``request`` is the port's method; ``answer`` is answered, refused or lost."""
         self._atlas.labels(request, answer).inc()
 
     def count_webhook(self, outcome: str) -> None:
-        """``outcome`` is ok, retry or given_up."""
+        """Counts a try of a webhook. ``outcome`` is ok, retry or given_up."""
         self._webhooks.labels(outcome).inc()
 
     def count_alert(self, outcome: str) -> None:
-        """``outcome`` is ok, retry or given_up."""
+        """Counts a try of an alert. ``outcome`` is ok, retry or given_up."""
         self._alerts.labels(outcome).inc()
 
     def set_alerts(self, counts: AlertCounts) -> None:
-        """Alerts that are not over, and those of which somebody should have been told and was not."""
+        """Sets how many alerts are open, and how many could not be told."""
         self._alerts_open.set(counts.open)
         self._alerts_failed.set(counts.failed)
 
     def take_refresh(self, now_ms: int, *, every_ms: int = REFRESH_MS) -> bool:
-        """True for one caller in this time: gauges that cost a look into the store are refreshed no more often."""
+        """True for one caller in this time, who refreshes the gauges that cost a read of the store."""
         with self._lock:
             if 0 <= now_ms - self._refreshed_ms < every_ms:
                 return False
@@ -254,7 +253,7 @@ class Metrics:
             return True
 
     def set_store_up(self, up: int) -> None:
-        """1 or 0."""
+        """Sets the gauge to 1 or 0."""
         self._store_up.set(up)
 
     def count_turn(self, loop: str) -> None:
@@ -268,7 +267,7 @@ class Metrics:
             self._age.labels(loop).set(age_s)
 
     def count_request(self, *, route: str, method: str, status: int, seconds: float) -> None:
-        """``route`` is the template of the path, so that the number of series is bounded."""
+        """Counts a request. ``route`` is the template of the path, so that the number of series is bounded."""
         key = (route, method, status)
         children = self._request_children.get(key)
         if children is None:
@@ -278,13 +277,13 @@ class Metrics:
         children[1].observe(seconds)
 
     def names(self) -> list[str]:
-        """Every family as it is exposed."""
+        """Returns the names of all metrics as they are exposed."""
         return sorted(
             f"{family.name}_total" if family.type == "counter" else family.name for family in self.registry.collect()
         )
 
     def render(self) -> bytes:
-        """The text format; CONTENT_TYPE goes with it."""
+        """Returns the metrics in the text format, whose type is CONTENT_TYPE."""
         return generate_latest(self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:

@@ -1,4 +1,4 @@
-"""The work of monitors: the ticker makes runs of what is due, and checks are kept in flight."""
+"""Loops of monitors: the ticker makes runs of due entries, and checks are kept in flight."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from paceline.wiring import System
 log = structlog.get_logger("paceline")
 
 LOOK_MS = 200
-"""How soon the ticker notices what another process has defined."""
+"""How soon the ticker notices definitions of another process."""
 IN_VAIN_MS = 20
-"""A tick that found nothing, although something seemed due, is not repeated sooner."""
+"""Pause after a tick that found nothing although something seemed due."""
 PASSES_MAX = 50
 
 
 class Ticker:
-    """Lets recorded changes drive entries, and due entries make runs; sleeps until the next one is due."""
+    """Makes entries follow changed definitions, and makes runs of due entries; sleeps until the next one is due."""
 
     def __init__(
         self, system: System, metrics: Metrics, *, made: Callable[[], None], keep_on: Callable[[], bool]
@@ -49,7 +49,7 @@ class Ticker:
         self._entries_max = next_entries_max(full=False)
 
     def tell(self) -> None:
-        """A definition changed."""
+        """Says that a definition changed."""
         self._changes.tell()
 
     def turn(self) -> Turn:
@@ -61,11 +61,11 @@ class Ticker:
             now_ms = clock.now_ms()
             next_due_ms = store.next_due_ms()
             if next_due_ms is None or next_due_ms > now_ms:
-                break  # most looks find nothing due, and then the tick need not ask more closely
+                break  # most looks find nothing due; then no tick is needed
             report = tick(store, now_ms=now_ms, catch_up=self._system.catch_up, limit=self._entries_max)
             self._entries_max = next_entries_max(full=report.more)
             if report.entries or report.lost:
-                # Lateness is counted to the moment when the runs can be claimed.
+                # Lateness counts until the runs can be claimed.
                 behind_ms = clock.now_ms() - now_ms
                 late_ms = [ms + behind_ms for ms in report.late_ms]
                 self._metrics.count_tick(
@@ -74,7 +74,7 @@ class Ticker:
             if report.runs:
                 self._made()
             if not (report.entries or report.lost):
-                soonest_ms = IN_VAIN_MS  # somebody else was faster, and the hint is a moment old
+                soonest_ms = IN_VAIN_MS  # another process was faster, and the hint is a moment old
                 break
             if not self._keep_on():
                 break
@@ -84,7 +84,7 @@ class Ticker:
 
 
 class Checks(Work[Order, Finished]):
-    """Checks of monitors, made by this process. On a file results are settled with the next claim, in one commit."""
+    """Checks of monitors, made by this process. On a file, results are settled with the next claim, in one commit."""
 
     name = "checks"
     claim_ms = 20
@@ -104,7 +104,7 @@ class Checks(Work[Order, Finished]):
     def claim(self, room: int, ended: Sequence[tuple[Order, Finished]], *, told: bool) -> Found[Order]:
         store, now_ms = self._system.store, self._system.clock.now_ms()
         if not (told or ended):
-            next_ms = store.next_run_ms()  # costs less than a claim
+            next_ms = store.next_run_ms()  # this costs less than a claim
             if next_ms is None or next_ms > now_ms:
                 return Found([], None if self._system.traits.remote else next_ms)
         terms: dict[str, Any] = {
@@ -117,7 +117,10 @@ class Checks(Work[Order, Finished]):
         return Found(orders, now_ms if len(orders) == room else self._later_ms(now_ms))
 
     def _later_ms(self, now_ms: int) -> int | None:
-        """When a retry or a run-out lease comes back. What waits for a place is told of when one is free."""
+        """Returns when a retry or a run with an expired lease comes back.
+
+        A run that waits for a place comes when one gets free.
+        """
         next_ms = None if self._system.traits.remote else self._system.store.next_run_ms()
         return next_ms if next_ms is not None and next_ms > now_ms else None
 
@@ -162,7 +165,7 @@ class Checks(Work[Order, Finished]):
         self._metrics.set_in_flight(count)
 
     def _count(self, ended: Sequence[tuple[Order, Finished]], report: SettleReport) -> int:
-        """Counts by type, and names each once, since results are thousands and kinds a handful."""
+        """Counts outcomes by type first, and looks each name up once: there are thousands of results, and few kinds."""
         settled = {id(item) for item in report.settled} if report.stale or report.again else None
         made = Counter(
             [(type(order.check), item.outcome.ok) for order, item in ended if settled is None or id(item) in settled]
@@ -177,4 +180,7 @@ class Checks(Work[Order, Finished]):
         return len(report.settled)
 
     def try_again(self, failed: Sequence[tuple[Order, Settlement]]) -> None:
-        """Called with checks that may start again after a pause. Nothing is left to do here: the store holds them."""
+        """Called with checks that may start again after a pause.
+
+        The store holds them, so there is nothing to do here.
+        """

@@ -1,4 +1,4 @@
-"""When a loop looks into the store: each look costs something, and others may have written."""
+"""Decides when a loop looks into the store: each look costs something, and others may have written."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Outlook:
-    """Whether a loop should look into the store: if others have written, if it was told, and now and then anyway."""
+    """Says when a loop should look into the store: if others have written, if it was told, and now and then anyway."""
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -24,13 +24,16 @@ class Outlook:
         self._told.set()
 
     def is_time(self) -> bool:
-        """Asked before a look. A look that fails must be made again: so ``looked`` says that it was made."""
+        """True if it is time to look.
+
+        Changes nothing, because a look that fails must be repeated; ``looked`` notes the look.
+        """
         if abs(self._system.clock.now_ms() - self._looked_ms) >= self._system.traits.rest_ms or self._told.is_set():
             return True
         return self._system.store.version() != self._version
 
     def looked(self, look: Callable[[], T]) -> T:
-        """Looks. What is written or told meanwhile is for the next time."""
+        """Looks, and returns what was found. Writes and hints that come meanwhile count for the next look."""
         now_ms = self._system.clock.now_ms()
         self._told.clear()
         try:

@@ -1,4 +1,4 @@
-"""Signals that end a process, SIGINT and SIGTERM: heard at any moment of its life, whichever thread they come to."""
+"""SIGINT and SIGTERM, which end a process: noticed at any moment of its life, in any thread."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ _told = False
 
 
 def end_start_when_told() -> None:
-    """From now on a signal ends the process cleanly: nothing runs yet."""
+    """Makes a signal end the process cleanly during its start, when nothing runs yet."""
     sys.unraisablehook = _say_unless_told
     for number in STOPS:
         signal.signal(number, _end_start)
 
 
 def was_told() -> bool:
-    """Whether a signal came during the start. What it raised may have been swallowed, for example by a destructor."""
+    """True if a signal came during the start. Its exception may have been swallowed, for example by a destructor."""
     return _told
 
 
 class StopSignals:
-    """Signals to be waited for. Make it in the main thread, before anything runs that must be drained.
+    """Signals to wait for. Made in the main thread, before anything runs that must be drained.
 
-    The interpreter writes a byte into a pipe for each. So no thread has to be in a certain state: one that a library
-    started earlier, and that does not block signals, would take them away from ``sigwait``.
+    The interpreter writes a byte into a pipe for each signal. That works whatever the threads do: with ``sigwait``, a
+    thread that a library started, and that does not block signals, could take them.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class StopSignals:
             signal.signal(number, _go_on)
 
     def wait(self) -> None:
-        """Until the next one. From any thread."""
+        """Waits for the next signal. May be called from any thread."""
         os.read(self._pipe, 1)
 
 
@@ -49,10 +49,10 @@ def _end_start(_number: int, _frame: FrameType | None) -> None:
 
 
 def _say_unless_told(error: sys.UnraisableHookArgs) -> None:
-    """Prints what a destructor or a callback raised, but not the end of the start: ``was_told`` is asked instead."""
+    """Prints an error of a destructor or a callback, but not SystemExit of a signal: ``was_told`` has that."""
     if not (_told and isinstance(error.exc_value, SystemExit)):
         sys.__unraisablehook__(error)
 
 
 def _go_on(_number: int, _frame: FrameType | None) -> None:
-    """Who waits reads it from the pipe."""
+    """Does nothing: ``wait`` reads the signal from the pipe."""

@@ -1,4 +1,4 @@
-"""Acts on a store that may hang: each on a thread of its own, so that a slow reply holds up nothing else."""
+"""Acts on a store that may hang: each in its own thread, so that a slow reply delays nothing else."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 SETTLES_MAX = 8
-"""So many settlements may be under way at once: while one hangs, the next answers are settled beside it."""
+"""Most settlements at the same time: while one hangs, the next results are settled in another."""
 
 
 class Ended(NamedTuple, Generic[S, T]):
@@ -26,11 +26,11 @@ class Ended(NamedTuple, Generic[S, T]):
 class StoreActs(Generic[S, T]):
     """Acts of one kind on the store.
 
-    With ``apart`` each runs on a thread of its own, ``most`` of them at once. Without it each runs in ``begin``.
+    With ``apart`` each runs in its own thread, at most ``most`` at the same time. Without it each runs in ``begin``.
     """
 
     def __init__(self, name: str, *, apart: bool, done: Callable[[], None], most: int = 1) -> None:
-        """``done`` is called on the act's own thread when the act has ended."""
+        """``done`` is called in the act's own thread when the act has ended."""
         self._name = f"paceline-{name}"
         self._apart = apart
         self._done = done
@@ -40,7 +40,7 @@ class StoreActs(Generic[S, T]):
 
     @property
     def busy(self) -> bool:
-        """Whether an act was begun whose end was not fetched yet."""
+        """True if an act was begun whose end was not fetched yet."""
         return self._under_way > 0
 
     @property
@@ -69,7 +69,7 @@ class StoreActs(Generic[S, T]):
         return found
 
     def result(self) -> T | None:
-        """Returns the result of the one act, or raises its error. None: it has not ended, or none was begun."""
+        """Returns the result of the only act, or raises its error. None: it has not ended, or none was begun."""
         for ended in self.fetch():
             if ended.error is not None:
                 raise ended.error
@@ -91,7 +91,7 @@ Fence = tuple[int, int]
 
 
 class Returns:
-    """Runs to be given back to the store. They are kept until it has taken them, also if it is unavailable."""
+    """Runs to be given back to the store. They are kept until the store has taken them, even if it is unavailable."""
 
     def __init__(
         self, name: str, release: Callable[[list[Fence]], object], *, apart: bool, done: Callable[[], None]

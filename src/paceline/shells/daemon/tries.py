@@ -1,4 +1,4 @@
-"""Tries to tell somebody something, kept in flight: calls to webhooks, and messages to channels."""
+"""Tries to tell somebody something, kept in flight: calls of webhooks, and messages to channels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Order(Protocol):
 
 
 class Try(Protocol):
-    """A try that is written, with the time of the next one, and now has to be made."""
+    """A try that is stored together with the time of the next one, and must be made now."""
 
     @property
     def fence(self) -> Fence: ...
@@ -34,7 +34,7 @@ T = TypeVar("T", bound=Try)
 
 
 class Tries(Work[T, CallResult]):
-    """Tries of one kind. None has to be given back: each is due again at the time that was written with it."""
+    """Tries of one kind. None has to be given back: each is due again at the time that was stored with it."""
 
     too_late = "the store answers too slowly; each is tried again"
     orders_max = 50
@@ -52,7 +52,7 @@ class Tries(Work[T, CallResult]):
         return [one.fence for one in orders]
 
     def in_time(self, orders: Sequence[T], *, now_ms: int) -> tuple[list[T], list[T]]:
-        """Returns tries to make now, and those left for their next try because writing them took nearly until then."""
+        """Splits tries into those to make now, and those left for next time because storing them took too long."""
         return sort_out(orders, lambda one: Leased(one.next_ms, one.order.timeout_ms), now_ms=now_ms)
 
     def start(self, orders: list[T], *, now_ms: int) -> None:
@@ -60,7 +60,7 @@ class Tries(Work[T, CallResult]):
         self.edge.start([one.order for one in orders])
 
     def release(self, fences: Sequence[Fence]) -> None:
-        """Nothing to do."""
+        """Does nothing: a try that is not made comes again at its next time."""
 
     def repeatable(self, order: T) -> bool:
         del order

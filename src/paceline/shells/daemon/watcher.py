@@ -1,4 +1,4 @@
-"""The loop that looks at the store's files, so that a store that is gone or damaged is noticed and said at once."""
+"""The loop that looks at the store's files, so that a missing or damaged store is noticed and logged at once."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from paceline.wiring import System
 log = structlog.get_logger("paceline")
 
 LOOK_MS = 500
-"""Readiness must be red within two seconds of the damage, also on a busy machine."""
+"""Readiness must fail within two seconds after the damage, also on a busy machine."""
 
 
 class Watcher:
-    """Logs once that the store is damaged; the loops that notice it too stop without a line of their own."""
+    """Logs once that the store is damaged; the other loops notice it too, and log nothing."""
 
     def __init__(self, system: System) -> None:
         self._system = system

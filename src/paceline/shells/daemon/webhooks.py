@@ -32,7 +32,7 @@ class Webhooks(Tries[Hook]):
         return len(ended)
 
     def _note(self, one: HookEnded) -> None:
-        """Without the URL: it may have a secret in it."""
+        """Counts and logs the end of a try, without the URL, which may contain a secret."""
         fields = {"job": one.job.id, "tries": one.tries}
         if one.ok:
             self._metrics.count_webhook("ok")

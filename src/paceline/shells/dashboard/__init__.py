@@ -1,1 +1,1 @@
-"""The dashboard: pages for people, made on the server from what the API answers."""
+"""The dashboard: pages that the server makes from the answers of the API."""

@@ -1,4 +1,4 @@
-"""The API as the person on the page may use it: the same routes and the same checks, without a way over HTTP.
+"""Calls the API for a page, with the rights of the signed-in user: the same routes and checks, but not over HTTP.
 
 So a page can show nothing that the API does not expose, and nobody sees more on a page than over REST.
 """
@@ -25,7 +25,7 @@ Query = Mapping[str, str | int]
 
 
 class Api:
-    """What one page asks."""
+    """The API, as one page uses it."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -39,7 +39,7 @@ class Api:
         return self._call.api.now_ms()
 
     async def get(self, path: str, query: Query | None = None, /, **params: str) -> Any:
-        """The JSON that ``GET path`` answers, decoded. ``path`` is the route's own, with its placeholders."""
+        """Returns the decoded JSON of ``GET path``. ``path`` is the route's own, with its placeholders."""
         route = _GETS[path]
         admit(self.user, route, params)
         asked = urlencode({name: value for name, value in (query or {}).items() if value != ""}).encode()
@@ -48,9 +48,9 @@ class Api:
         return msgspec.json.decode(answer.body)
 
     async def lines(self, path: str, /, *, bytes_max: int, within_s: float, **params: str) -> tuple[list[bytes], bool]:
-        """The first whole lines that ``GET path`` streams, and whether there are more.
+        """Returns the first whole lines that ``GET path`` streams, and whether there are more.
 
-        The stream is ended after so many bytes, or when its time is over.
+        The stream is ended after ``bytes_max`` bytes, or after ``within_s`` seconds.
         """
         route = _GETS[path]
         admit(self.user, route, params)
@@ -72,7 +72,7 @@ class Api:
         return whole.splitlines(), more
 
     async def find(self, path: str, query: Query | None = None, /, **params: str) -> Any | None:
-        """The same; None if there is no such thing."""
+        """Like ``get``, but returns None if there is no such thing."""
         try:
             return await self.get(path, query, **params)
         except NotFound:
@@ -80,5 +80,5 @@ class Api:
 
 
 async def together(*asked: Awaitable[Any]) -> list[Any]:
-    """All answers, in the order of the questions."""
+    """Returns all answers, in the order of the questions."""
     return list(await asyncio.gather(*asked))

@@ -1,4 +1,4 @@
-"""The files that every page loads: style, script and icon. Their addresses have a hash, so browsers may keep them."""
+"""Files that every page loads: style, script and icon. Their addresses contain a hash, so browsers may cache them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ _KEPT = (b"cache-control", b"public, max-age=31536000, immutable")
 
 
 def address(name: str) -> str:
-    """Where a page finds the file. Another version of any of them has another address: they load each other."""
+    """Returns the file's address.
+
+    A new version of any file changes all addresses, because the files load each other.
+    """
     return f"/ui/static/{_hash()}/{name}"
 
 
 @Route(FILES, "GET", "/ui/static/{hash}/{name}", {200: "text/css"}, access="open", headers=("If-None-Match",))
 async def show_file(call: Call) -> Answer:
-    """The style, script and icon of the pages."""
+    """Shows the style, script and icon of the pages."""
     name = call.params["name"]
     if name not in _TYPES:
         raise NotFound(f"The dashboard has no file {name[:100]!r}.")

@@ -35,7 +35,10 @@ MENU = (
 
 
 async def menu_marks(call: Call) -> Mapping[str, str]:
-    """What needs attention, by entry of the menu. Kept for a moment: every page of a user asks for it."""
+    """Returns the figures that need attention, by entry of the menu.
+
+    They are cached, because every page asks for them.
+    """
     found: Mapping[str, str] = await call.api.kept.get(
         f"menu {call.user.id} {call.user.role}", lambda: _marks(Api(call))
     )

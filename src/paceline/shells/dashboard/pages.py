@@ -1,4 +1,4 @@
-"""The dashboard's routes: pages, sessions, and the files that every page loads."""
+"""Routes of the dashboard: pages, sessions, and the files that every page loads."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def dashboard_routes() -> tuple[Route, ...]:
 
 
 class PageEndpoint(Endpoint):
-    """Pages: who is not signed in is led to the form, and problems are shown as pages."""
+    """Endpoint of pages: leads users who are not signed in to the form, and shows problems as pages."""
 
     async def _problem(self, error: PacelineError, scope: Scope) -> Answer:
         if is_part(dict(scope["headers"])):

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 BAR_GAP = 0.07
 GOOD_HEIGHT = 0.6
-"""A good day is lower than one with failures: the shape says it before the colour."""
+"""A good day is drawn lower than one with failures, so that the shape tells them apart before the colour does."""
 
 
 class Tick(NamedTuple):
-    """A label of an axis: where it stands, and what it says. ``low``: it goes first where room is short."""
+    """A label of an axis: its place and its text. ``low``: it is left out first if there is little room."""
 
     at: float
     text: str
@@ -29,7 +29,7 @@ class Part(NamedTuple):
 
 
 def nice_top(most: float) -> float:
-    """A round figure at or above the largest value, for the top of an axis."""
+    """Returns a round figure at or above the largest value, for the top of an axis."""
     if most <= 0:
         return 1.0
     size = 10 ** floor(log10(most))
@@ -37,7 +37,7 @@ def nice_top(most: float) -> float:
 
 
 def value_ticks(top: float, height: float) -> list[Tick]:
-    """Lines of the value axis from the bottom up, at round figures; ``at`` is in pixels from the top."""
+    """Returns the lines of the value axis from the bottom up, at round figures; ``at`` is in pixels from the top."""
     first = int(f"{top:e}"[0])
     steps = {1: 5, 2: 4, 6: 3, 8: 4}.get(first, first)
     if 1 <= top < steps:
@@ -46,7 +46,7 @@ def value_ticks(top: float, height: float) -> list[Tick]:
 
 
 def time_ticks(start: datetime, end: datetime, parts: int = 8, last: str = "") -> list[Tick]:
-    """Labels of the time axis; ``at`` is in percent. ``last`` stands at the right end in place of the time."""
+    """Returns the labels of the time axis; ``at`` is in percent. ``last`` replaces the time at the right end."""
     span = end - start
     days, short = span > timedelta(hours=36), span < timedelta(minutes=parts)
     parts = parts // 2 if short else parts  # seconds need more room
@@ -59,13 +59,16 @@ def time_ticks(start: datetime, end: datetime, parts: int = 8, last: str = "") -
 
 
 def axis_time(at_s: int, beside_s: int) -> str:
-    """A time at the end of an axis: the clock's, with the date where the other end lies on another day."""
+    """Returns the text at one end of an axis: the time, with the date if the other end is on another day."""
     at, beside = datetime.fromtimestamp(at_s, UTC), datetime.fromtimestamp(beside_s, UTC)
     return f"{at:%H:%M}" if at.date() == beside.date() else f"{at:%-d %b %H:%M}"
 
 
 def bars(values: Sequence[float], top: float, height: float, floor_values: Sequence[float] | None = None) -> str:
-    """One path with all bars of a series, each one unit wide. ``floor_values``: what each stands on."""
+    """Returns one path with all bars of a series, each one unit wide.
+
+    ``floor_values``: the value each bar starts from.
+    """
     path = []
     for index, value in enumerate(values):
         if value <= 0:
@@ -77,14 +80,14 @@ def bars(values: Sequence[float], top: float, height: float, floor_values: Seque
 
 
 def line(points: Sequence[tuple[float, float]], top: float, height: float) -> str:
-    """A path through (x, value)."""
+    """Returns a path through points (x, value)."""
     return "".join(
         f"{'L' if index else 'M'}{x:.2f} {height * (1 - value / top):.1f}" for index, (x, value) in enumerate(points)
     )
 
 
 def meter(*parts: tuple[str, float], of: float) -> list[Part]:
-    """Parts of a whole side by side. What is there is at least half a percent wide, so that it can be seen."""
+    """Returns parts of a whole side by side. Each is at least half a percent wide, so that it can be seen."""
     found, x = [], 0.0
     for paint, value in parts:
         if value <= 0 or of <= 0:
@@ -96,7 +99,7 @@ def meter(*parts: tuple[str, float], of: float) -> list[Part]:
 
 
 class Flag(NamedTuple):
-    """A numbered mark above a bar: where it stands in percent, and how far down its line goes."""
+    """A numbered mark above a bar: its place in percent, and how far down its line goes."""
 
     number: int
     x: float
@@ -104,7 +107,7 @@ class Flag(NamedTuple):
 
 
 class AheadChart(NamedTuple):
-    """The next hours. ``capacity`` empty: it lies above the picture."""
+    """Chart of the next hours. ``capacity`` is empty if it lies above the picture."""
 
     height: int
     windows: int
@@ -117,11 +120,11 @@ class AheadChart(NamedTuple):
 
 
 CAPACITY_SHOWN = 3
-"""A capacity of more than so many times the busiest minute is told and not drawn: the bars would be a line."""
+"""A capacity above this multiple of the busiest minute is not drawn, only written: the bars would be flat."""
 
 
 def ahead_chart(ahead: dict[str, Any], height: int = 168) -> AheadChart:
-    """Stacked bars of the busiest minute of each window, against what the limits allow in it."""
+    """Returns stacked bars of the busiest minute of each window, against the capacity in it."""
     windows = ahead["windows"]
     busiest = [window["busiest"] for window in windows]
     totals = [one["monitors"] + one["batches"] + one["jobs"] for one in busiest]
@@ -155,7 +158,7 @@ def ahead_chart(ahead: dict[str, Any], height: int = 168) -> AheadChart:
 
 
 def _steps(values: Sequence[float], top: float, height: float) -> str:
-    """A line that keeps each value for one unit."""
+    """Returns a path that keeps each value for one unit."""
     path, before = [], None
     for index, value in enumerate(values):
         if value != before:
@@ -166,7 +169,7 @@ def _steps(values: Sequence[float], top: float, height: float) -> str:
 
 
 class ForecastChart(NamedTuple):
-    """What is left over the coming days, if use goes on: ``line`` is what is expected, ``band`` what is possible."""
+    """Chart of what is left over the coming days at the current use: ``line`` is expected, ``band`` is possible."""
 
     height: int
     line: str
@@ -179,14 +182,14 @@ FORECAST_DAYS_MAX = 90
 
 
 def forecast_chart(left: float, a_day: tuple[float, float], now: datetime, height: int = 132) -> ForecastChart:
-    """The fall of ``left`` from now on. ``a_day``: the least and the most that is used in a day."""
+    """Returns the chart of ``left`` from now on. ``a_day``: the least and the most that is used in a day."""
     slow, fast = a_day
     lasts = left / slow if slow > 0 else FORECAST_DAYS_MAX
     days = min(max(lasts * 1.1, 1.0), FORECAST_DAYS_MAX)
     top = nice_top(left)
 
     def end(used: float) -> tuple[float, float]:
-        """Where the line of so much a day leaves the picture, or meets the ground."""
+        """Returns the point where a line with this daily use leaves the picture or reaches zero."""
         return (100 * left / used / days, 0.0) if used * days > left > 0 else (100.0, left - used * days)
 
     low, high = end(fast), end(slow)
@@ -196,7 +199,7 @@ def forecast_chart(left: float, a_day: tuple[float, float], now: datetime, heigh
 
 
 class StatusDay(NamedTuple):
-    """One bar of the picture of days: ``tone`` ok, bad or none; the heights of its bad and good parts; its words."""
+    """One bar of the picture of days: ``tone`` ok, bad or none; the heights of its bad and good parts; its text."""
 
     x: int
     tone: str
@@ -206,9 +209,9 @@ class StatusDay(NamedTuple):
 
 
 def status_days(days: Sequence[dict[str, Any]], today: date, height: float, count: int = 90) -> list[StatusDay]:
-    """One bar for each of the last ``count`` days. A day with failures is tall, its bad part in the share of its time.
+    """Returns one bar for each of the last ``count`` days. Days with failures are tall, with a part for the bad share.
 
-    A bad part has at least a fifth of the height, so that a minute of a day can be seen.
+    A bad part has at least a fifth of the height, so that one bad minute can be seen.
     """
     known = {day["date"]: day for day in days}
     found = []
@@ -240,11 +243,11 @@ class SmallDays(NamedTuple):
 
 SMALL_HEIGHT = 20
 LINE_DAYS_MIN = 3
-"""Fewer days make no line."""
+"""With fewer days no line is drawn."""
 
 
 def small_days(shares: Sequence[float | None], medians: Sequence[float | None]) -> SmallDays:
-    """Bars of days, those with failures taller, and a line through their medians on a scale of its own."""
+    """Returns bars of days, taller for days with failures, and a line through their medians on its own scale."""
     good, bad, none = [], [], []
     for x, share in enumerate(shares):
         if share is None:
@@ -262,7 +265,7 @@ def small_days(shares: Sequence[float | None], medians: Sequence[float | None]) 
 def latency_points(
     runs: Sequence[dict[str, object]], start: datetime, end: datetime
 ) -> tuple[list[tuple[float, float]], list[float]]:
-    """Points (percent, ms) of runs that have a latency, oldest first, and the percents of those that failed."""
+    """Returns points (percent, ms) of runs with a latency, oldest first, and the percents of failed runs."""
     points, failed, span = [], [], (end - start).total_seconds() or 1.0
     for run in reversed(runs):
         at = run.get("ended_at") or run.get("started_at") or run.get("due")

@@ -1,4 +1,4 @@
-"""Templates to answers: the frame around every page, its entity tag, and the words of states."""
+"""Renders templates to answers: the frame around every page, its entity tag, and the words for states."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none';"
     " form-action 'self'; frame-ancestors 'none'"
 )
-"""Nothing from elsewhere, nothing inline: text that somebody else wrote cannot become a script."""
+"""Nothing from other sites and nothing inline, so that text from users cannot become a script."""
 HTML = "text/html; charset=utf-8"
 
 
 class Chip(NamedTuple):
-    """How a state is shown: the colour's class, the shape, and the word."""
+    """How a state is shown: the class of its colour, its shape, and its word."""
 
     tone: str
     icon: str
@@ -79,7 +79,7 @@ CHIPS: Mapping[str, Chip] = {
 
 
 class Place(NamedTuple):
-    """Where a page stands: its entry of the menu, its title, and the crumbs before it as (word, address)."""
+    """Place of a page: its entry of the menu, its title, and the crumbs before it as (word, address)."""
 
     nav: str
     title: str
@@ -88,7 +88,7 @@ class Place(NamedTuple):
 
 @cache
 def environment() -> Environment:
-    """The templates, read at the first page: the command line never loads them."""
+    """Returns the templates. They are read at the first page, so that the command line never loads them."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
     made = Environment(
@@ -117,12 +117,12 @@ def environment() -> Environment:
 
 
 def _json(value: Any, indent: int | None = None) -> str:
-    """JSON as plain text, escaped by the template as any other text: Jinja's own ``tojson`` leaves quotes alone."""
+    """Returns JSON as plain text, which the template escapes: Jinja's own ``tojson`` does not escape quotes."""
     return json.dumps(value, indent=indent, ensure_ascii=False)
 
 
 def is_part(headers: Mapping[bytes, bytes]) -> bool:
-    """True if the script asks for what may have changed on the page."""
+    """True if the script asks for the parts of the page that may have changed."""
     return OWN_PAGE in headers
 
 
@@ -132,7 +132,7 @@ def html(template: str, values: Mapping[str, Any], *, code: int = 200) -> Answer
 
 
 def frame(user: TokenUser, marks: Mapping[str, str], *, now_ms: int, part: bool) -> dict[str, Any]:
-    """What the frame around every page needs."""
+    """Returns the values for the frame around every page."""
     return {
         "me": user,
         "admin": user.role == "admin",
@@ -145,7 +145,7 @@ def frame(user: TokenUser, marks: Mapping[str, str], *, now_ms: int, part: bool)
 
 
 async def page(call: Call, template: str, place: Place, **values: Any) -> Answer:
-    """The page, or what of it the script asks for; 304 if that is what it has already."""
+    """Returns the page, or the part that the script asks for; 304 if the script already has that part."""
     part = is_part(call.headers)
     around = frame(call.user, await menu_marks(call), now_ms=call.api.now_ms(), part=part)
     answer = html(template, {"place": place, **around, **values})
@@ -158,6 +158,6 @@ async def page(call: Call, template: str, place: Place, **values: Any) -> Answer
 
 
 def address(path: str, **query: Any) -> str:
-    """A link with what is not empty of the query."""
+    """Returns a link with the query parameters that are not empty."""
     asked = urlencode({name: value for name, value in query.items() if value not in ("", None)})
     return f"{path}?{asked}" if asked else path

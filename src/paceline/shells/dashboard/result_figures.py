@@ -1,4 +1,4 @@
-"""Figures of a job's results: the latency of each result that RIPE hands out, by measurement. Pure functions."""
+"""Figures of a job's results: the latency of each result that RIPE returns, by measurement. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from paceline.shells.dashboard.words import count
 Result = dict[str, Any]
 HEIGHT = 64
 SHOWN_MAX = 24
-"""Measurements with a picture of their own; of the others only the count is told."""
+"""Most measurements with their own picture; the others are only counted."""
 LONG_S = 120
-"""Results that lie further apart are drawn over time, the others probe by probe."""
+"""If results lie further apart, they are drawn over time, otherwise probe by probe."""
 
 
 class Answered(NamedTuple):
-    """One result: when, from which probe, and its latency; None: it got no answer."""
+    """One result: its time, its probe and its latency; None if there was no answer."""
 
     at_s: int
     probe: int
@@ -27,9 +27,9 @@ class Answered(NamedTuple):
 
 
 class Small(NamedTuple):
-    """The picture of one measurement. ``dots`` and ``missing`` are paths in a box of 100 by HEIGHT.
+    """Picture of one measurement. ``dots`` and ``missing`` are paths in a box of 100 by HEIGHT.
 
-    ``first`` and ``last`` stand below its ends: times, or how many probes there are.
+    ``first`` and ``last`` are the labels at its ends: times, or the number of probes.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Small(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """All that was read. ``top`` is the highest value of the axis that all pictures share."""
+    """All figures of a job. ``top`` is the highest value of the axis that all pictures share."""
 
     results: int
     lost: int
@@ -58,7 +58,7 @@ class Figures(NamedTuple):
 
 
 def latency_ms(result: Result) -> float | None:
-    """The latency of one result in milliseconds, by its type; None: no answer came, or nothing is measured."""
+    """Returns the latency of a result in milliseconds; None if no answer came, or its type measures none."""
     match result.get("type"):
         case "ping":
             found = result.get("avg")
@@ -77,7 +77,10 @@ def latency_ms(result: Result) -> float | None:
 
 
 def read_lines(lines: Iterable[bytes]) -> dict[tuple[int, int], tuple[str, str, list[Answered]]]:
-    """Type, target and results by measurement and definition, from lines of the API. Lines with errors are left out."""
+    """Returns type, target and results by measurement and definition, from lines of the API.
+
+    Lines of errors are left out.
+    """
     found: dict[tuple[int, int], tuple[str, str, list[Answered]]] = {}
     for text in lines:
         line = msgspec.json.decode(text)
@@ -94,7 +97,7 @@ def read_lines(lines: Iterable[bytes]) -> dict[tuple[int, int], tuple[str, str, 
 
 
 def figures(read: dict[tuple[int, int], tuple[str, str, list[Answered]]]) -> Figures | None:
-    """The pictures of what was read; None: there is no result yet."""
+    """Returns the pictures of the results; None if there is no result yet."""
     every = [one for _, _, answered in read.values() for one in answered]
     if not every:
         return None
@@ -146,18 +149,18 @@ def _share(values: list[float], share: float) -> float | None:
 
 
 def _numbers(parts: Any, name: str) -> list[float]:
-    """The figures of this name in a list of objects; nothing of what has another shape."""
+    """Returns the figures of this name in a list of objects; values of another shape are left out."""
     listed = parts if isinstance(parts, list) else []
     return [one[name] for one in listed if isinstance(one, dict) and isinstance(one.get(name), int | float)]
 
 
 def _last_hop(hops: Any) -> float | None:
-    """The quickest answer of the last hop; None: that hop was silent."""
+    """Returns the quickest answer of the last hop; None if that hop did not answer."""
     last = hops[-1] if isinstance(hops, list) and hops and isinstance(hops[-1], dict) else {}
     return min(_numbers(last.get("result"), "rtt"), default=None)
 
 
 def _dns(result: Result) -> float | None:
-    """Of the resolver that was asked, or of the quickest of the probe's own."""
+    """Returns the response time: of the resolver that was asked, or of the quickest of the probe's own resolvers."""
     told = [result, *(one for one in result.get("resultset") or [] if isinstance(one, dict))]
     return min(_numbers([one.get("result") for one in told], "rt"), default=None)

@@ -29,7 +29,7 @@ class SignInBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SignedIn(msgspec.Struct, frozen=True):
-    """``scope``: what the token may do; None: all that its user may."""
+    """The signed-in user. ``scope`` says what the token may do; None: all that its user may."""
 
     user: str | None = None
     role: str | None = None
@@ -38,18 +38,18 @@ class SignedIn(msgspec.Struct, frozen=True):
 
 @Route(SESSIONS, "GET", "/ui/sign-in", {200: "text/html"}, access="open", query=("next",))
 async def show_form(call: Call) -> Answer:
-    """The form that takes a token."""
+    """Shows the form that takes a token."""
     return form(query(call.query_string, "next").get("next", "/"))
 
 
 def form(wanted: str) -> Answer:
-    """The form. ``wanted``: the address that follows, if it is one of ours."""
+    """Returns the form. ``wanted`` is the page to go to afterwards, if its address is on this server."""
     return html("sign_in.html", {"next": wanted if _is_own(wanted) else "/"})
 
 
 @Route(SESSIONS, "POST", _SESSION, {200: SignedIn}, access="open", body=SignInBody)
 async def sign_in(call: Call) -> Answer:
-    """Signs in: a token for a cookie."""
+    """Signs in: exchanges a token for a cookie."""
     api = call.api
     if not from_own_page(call.headers):
         raise Forbidden("Only the sign-in page may send this. Programs send their token with each request.")
@@ -68,7 +68,7 @@ async def sign_in(call: Call) -> Answer:
 
 @Route(SESSIONS, "GET", _SESSION, {200: SignedIn}, access="open")
 async def show_session(call: Call) -> Answer:
-    """Who is signed in; null if nobody is."""
+    """Shows who is signed in; null if nobody is."""
     api, cookie, now_ms = call.api, session_of(call.headers), call.api.now_ms()
     user = None
     if cookie and from_own_page(call.headers):
@@ -79,7 +79,7 @@ async def show_session(call: Call) -> Answer:
 
 @Route(SESSIONS, "DELETE", _SESSION, {204: None}, scopes=("read",))
 async def sign_out(call: Call) -> Answer:
-    """Signs out: the session is over, the token is not."""
+    """Signs out: ends the session, but does not revoke the token."""
     api, cookie, key = call.api, session_of(call.headers), call.api.system.secret_key
     await api.write(lambda: sessions.end_session(api.store, cookie, secret_key=key))
     api.tokens.forget()
@@ -94,11 +94,11 @@ def _wrong_token(call: Call) -> Throttled | Unauthenticated:
     wait_s = call.api.wrong_tokens.count("sign-in", now_ms=call.api.now_ms())
     if wait_s is not None:
         return Throttled("Too many wrong tokens. Wait, and use a valid one.", retry_after_s=wait_s)
-    return Unauthenticated("This token is wrong, revoked or over, or its user is disabled. Ask an admin for one.")
+    return Unauthenticated("This token is wrong, revoked or expired, or its user is disabled. Ask an admin for one.")
 
 
 def _cookie(call: Call, value: str, *, max_age_s: int) -> Header:
-    # A proxy that ends TLS says so. A client that makes it up only harms itself: its browser does not keep the cookie.
+    # A proxy that ends TLS sends the header. A client that forges it only harms itself: its browser drops the cookie.
     over_tls = "https" in (call.scheme, call.headers.get(b"x-forwarded-proto", b"").decode("latin-1"))
     secure = "; Secure" if over_tls else ""
     name = cookie_name(call.headers)
@@ -106,7 +106,7 @@ def _cookie(call: Call, value: str, *, max_age_s: int) -> Header:
 
 
 def _is_own(address: str) -> bool:
-    """True for an address of this server: nobody is led elsewhere by a link to the form."""
+    """True for an address on this server, so that a link to the form cannot lead to another site."""
     parts = urlsplit(address)
     own = not parts.scheme and not parts.netloc and address.startswith("/")
     return own and not address.startswith("//") and "\\" not in address and address.isprintable()

@@ -1,4 +1,4 @@
-"""How figures and sentences are written on pages."""
+"""Formats figures and sentences for pages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def number(value: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Returns 99.94 %: rounded down, so that 100.00 % is said only of all."""
+    """Returns 99.94 %, rounded down, so that only a complete share is 100.00 %."""
     return NO_FIGURE if share is None else f"{int(share * 10_000) / 100:.2f} %"
 
 
@@ -28,7 +28,7 @@ def milliseconds(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Returns 0.8 s, 12 s, 9 min, 3 h or 2 days: one figure that is large enough."""
+    """Returns 0.8 s, 12 s, 9 min, 3 h or 2 days: one figure in the largest suitable unit."""
     if value is None:
         return NO_FIGURE
     if value < 10:
@@ -45,7 +45,7 @@ def count(amount: int, one: str, many: str = "") -> str:
 
 
 def at_least(amount: int, most: int) -> str:
-    """Returns a count that was not counted further than to ``most``."""
+    """Returns a count that stopped at ``most``."""
     return f"{number(most)}+" if amount >= most else number(amount)
 
 
@@ -55,12 +55,12 @@ def joined(parts: Sequence[str]) -> str:
 
 
 def sentence(text: str) -> str:
-    """The text with a capital letter in front."""
+    """Returns the text with a capital first letter."""
     return text[:1].upper() + text[1:]
 
 
 def moment(text: str) -> datetime:
-    """The time that the API writes as text."""
+    """Returns the time that the API writes as text."""
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
@@ -75,13 +75,13 @@ def exact(text: str) -> str:
 
 
 def clock(text: str, now: datetime) -> str:
-    """The time of day, with the date where that is not today."""
+    """Returns the time of day, with the date if that is not today."""
     at = moment(text)
     return f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%-d %b %H:%M}"
 
 
 def day_name(date: str) -> str:
-    """Returns Monday 16 November of 2026-11-16."""
+    """Returns Monday 16 November for 2026-11-16."""
     return f"{datetime.fromisoformat(date):%A %-d %B}"
 
 
@@ -94,7 +94,7 @@ def every(monitor: dict[str, object]) -> str:
 
 
 def checked(check: dict[str, object]) -> str:
-    """What a check looks at, in a line."""
+    """Returns the target of a check, in a line."""
     kind = str(check.get("kind", ""))
     match kind:
         case "http":

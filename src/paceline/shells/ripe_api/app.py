@@ -1,4 +1,4 @@
-"""Requests under /api/v2: calls the handler and turns its result or error into an answer in RIPE's format."""
+"""Handles requests under /api/v2: turns the handler's result or error into an answer in RIPE's format."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class RipeApi:
     async def _answer(
         self, scope: Scope, receive: Receive, route: Route | None, part: str, allowed: list[str]
     ) -> Answer | Stream | None:
-        """The handler's answer, or its error as an answer; None: the client has gone."""
+        """Returns the handler's answer, or its error as an answer; None if the client has gone."""
         if route is None:
             return _unknown(scope, allowed)
         try:
@@ -88,7 +88,7 @@ class RipeApi:
         )
 
     def _record(self, scope: Scope, route: Route | None, status: int, seconds: float) -> None:
-        """Metrics and log never have the path or the query: a key may be in it."""
+        """Counts and logs the request, never with its path or query: a key may be in it."""
         method = scope["method"] if route else "other"
         name = route.name if route else "unmatched"
         self._api.hooks.metrics.count_request(route=name, method=method, status=status, seconds=seconds)
@@ -99,7 +99,10 @@ class RipeApi:
 
 
 def _match(scope: Scope) -> tuple[Route | None, str, list[str]]:
-    """The route, what its path names, and the methods that are known at this path, with or without its last slash."""
+    """Returns the route, the id or type in its path, and the methods allowed at this path.
+
+    The last slash is optional.
+    """
     path: str = scope["path"].removesuffix("/")
     method = "GET" if scope["method"] == "HEAD" else scope["method"]
     allowed: list[str] = []
@@ -116,11 +119,13 @@ def _unknown(scope: Scope, allowed: list[str]) -> Answer:
     if allowed:
         error = MethodNotAllowed(f'Method "{scope["method"][:32]}" not allowed.')
         return error_answer(error, (b"allow", ", ".join(sorted(set(allowed))).encode()))
-    return error_answer(NotFound("Not found. Of RIPE's API Paceline has what docs/guides/ripe-clients.md lists."))
+    return error_answer(
+        NotFound("Not found. docs/guides/ripe-clients.md lists the parts of RIPE's API that Paceline has.")
+    )
 
 
 def _query(text: bytes) -> dict[str, Any]:
-    """The last value of each name."""
+    """Returns the query parameters. If a name is repeated, its last value counts."""
     try:
         return dict(parse_qsl(text.decode("latin-1"), keep_blank_values=True, max_num_fields=PARAMETERS_MAX))
     except ValueError:

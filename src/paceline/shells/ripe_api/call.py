@@ -1,4 +1,4 @@
-"""One request of a RIPE client, as its handler sees it."""
+"""One request of a RIPE client, as the handler gets it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def wait_for_place(act: Callable[[], Awaitable[T]]) -> T:
 
 
 class Call(NamedTuple):
-    """``part``: the id or type in the path, or empty. ``user`` None: no key was sent."""
+    """A request. ``part``: the id or type in the path, or empty. ``user`` is None if no key was sent."""
 
     api: ApiContext
     user: User | None
@@ -51,7 +51,7 @@ class Call(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """The user's id; Unauthenticated without a key."""
+        """The user's id. Raises Unauthenticated if no key was sent."""
         if self.user is None:
             raise Unauthenticated('Send your token as the key: the header "Authorization: Key <token>".')
         return self.user.id
@@ -68,7 +68,7 @@ class Call(NamedTuple):
         return f"{self.scheme}://{host}" if _HOST.fullmatch(host) else ""
 
     def page_url(self, page: int) -> str:
-        """Link to a page of the list. Instead of a key in the query it carries a grant that expires."""
+        """Returns the link to a page of the list. Instead of a key, its query has a grant that expires."""
         query = {name: value for name, value in self.query.items() if name not in ("page", "key", GRANT)}
         query["page"] = str(page)
         if grant := page_grant(self.api, self.user, self.headers, path=self.path):

@@ -1,4 +1,4 @@
-"""Errors as RIPE writes them."""
+"""Errors in RIPE's format."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Conflict(errors.PacelineError):
 
 
 def error_answer(error: errors.PacelineError, *headers: Header) -> Answer:
-    """RIPE answers every invalid request with 400."""
+    """Returns the error as an answer. Invalid requests get 400, as RIPE does it."""
     status = (
         400 if isinstance(error, errors.InvalidInput | errors.MalformedBody | errors.OverDailyCredits) else error.status
     )

@@ -1,4 +1,4 @@
-"""The key that was sent, as RIPE shows one: also in the form of a UUID, for clients that take nothing else."""
+"""The key that was sent, as RIPE shows keys: with a UUID, for clients that accept no other form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from paceline.steps.jobs.compatible_keys import token_of, uuid_of
 
 
 async def list_keys(call: Call) -> Answer:
-    """Only the key that was sent; the user's other keys are not shown."""
+    """Lists only the key that was sent, not the user's other keys."""
     owner = call.owner
     token = await call.api.read(token_of, call.api.store, find_secret(call.headers, call.query))
     if token is None or token.user != owner:

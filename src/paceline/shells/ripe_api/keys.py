@@ -1,4 +1,4 @@
-"""Where RIPE's clients put their key; here it is a Paceline token."""
+"""Finds the key of a RIPE client in header or query; here the key is a Paceline token."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ _SCHEMES = (b"key", b"bearer", b"token")
 def find_user(
     api: ApiContext, headers: Mapping[bytes, bytes], query: Mapping[str, str], *, page: str | None, address: str
 ) -> User | None:
-    """None: no key was sent. A wrong one raises Unauthenticated, and is counted as in the rest of the API.
+    """Returns the user of the key; None if no key was sent.
 
-    OutOfScope for a token that has a scope, unless it is to read and something is read.
+    Raises Unauthenticated for a wrong key, and counts it like the rest of the API. Raises OutOfScope for a token with a
+    scope, unless the scope is ``read`` and the request only reads.
 
-    ``page``: the path, if it is only read; then the grant in a link will do.
+    ``page``: the path, if the request only reads; then the grant in a link is accepted instead of a key.
     """
     secret = find_secret(headers, query)
     if not secret:
@@ -51,7 +52,10 @@ def _identify(api: ApiContext, secret: str, *, address: str, now_ms: int) -> Tok
 
 
 def page_grant(api: ApiContext, user: User | None, headers: Mapping[bytes, bytes], *, path: str) -> str:
-    """The grant that a link carries if the key was in the query; empty otherwise. The key is never repeated."""
+    """Returns the grant for a link if the key was in the query, else an empty text.
+
+    The key itself is never repeated.
+    """
     if user is None or b"authorization" in headers:
         return ""
     return grant_page(user, path, secret_key=api.system.secret_key, now_ms=api.now_ms())
@@ -60,12 +64,15 @@ def page_grant(api: ApiContext, user: User | None, headers: Mapping[bytes, bytes
 def _granted(api: ApiContext, query: Mapping[str, str], path: str) -> User:
     user = granted_user(api.store, query[GRANT], path, secret_key=api.system.secret_key, now_ms=api.now_ms())
     if user is None:
-        raise Unauthenticated("This link has run out. Ask for the list again, with your key.")
+        raise Unauthenticated("This link has expired. Ask for the list again, with your key.")
     return user
 
 
 def find_secret(headers: Mapping[bytes, bytes], query: Mapping[str, str]) -> str:
-    """The header goes before the query. Basic serves those parts of the clients that send no key of their own."""
+    """Returns the key: from the header, else from the query.
+
+    Parts of the clients that have no key setting use Basic.
+    """
     scheme, _, credentials = headers.get(b"authorization", b"").partition(b" ")
     if scheme.lower() in _SCHEMES:
         return credentials.strip().decode("latin-1")
@@ -75,7 +82,7 @@ def find_secret(headers: Mapping[bytes, bytes], query: Mapping[str, str]) -> str
 
 
 def _password(credentials: bytes) -> str:
-    """The password of Basic credentials; "?", a wrong key, if they cannot be read."""
+    """Returns the password of Basic credentials; if they cannot be read, "?", which is a wrong key."""
     try:
         name, _, password = b64decode(credentials, validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):

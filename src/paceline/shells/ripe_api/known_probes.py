@@ -1,4 +1,4 @@
-"""Probes that RIPE has described lately."""
+"""Cache of probes that RIPE described lately."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ KEPT_MAX = 10_000
 
 
 class KnownProbes:
-    """A cache of RIPE's answers for an hour, also of unknown probes, so that RIPE is not asked each time."""
+    """Keeps RIPE's answers for an hour, also about unknown probes, so that RIPE is not asked each time."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, tuple[dict[str, Any] | None, int]] = OrderedDict()

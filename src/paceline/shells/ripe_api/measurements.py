@@ -1,4 +1,4 @@
-"""Measurements: created, listed, shown, stopped; and the credits that are left for more."""
+"""Measurements: create, list, show, stop; and the credits that are left."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def list_mine(call: Call) -> Answer:
 
 
 async def list_all(call: Call) -> Answer:
-    """The user's own measurements; an empty list without a key."""
+    """Lists the user's own measurements; without a key, none."""
     return await _listed(call, call.owner_or_nobody)
 
 
@@ -99,7 +99,10 @@ async def stop_group(call: Call) -> Answer:
 
 
 async def show_credits(call: Call) -> Answer:
-    """The user's daily credits as RIPE shows a balance. Reserved credits count as spent until they are refunded."""
+    """Shows the user's daily credits as RIPE shows a balance.
+
+    Reserved credits count as spent until they are refunded.
+    """
     now_ms = call.api.now_ms()
     budget = await call.api.read(call.api.store.budget, call.owner, now_ms=now_ms)
     if budget is None:
@@ -138,7 +141,7 @@ async def _listed(call: Call, owner: str) -> Answer:
 
 
 async def _with_probes(call: Call, those: Sequence[Found], documents: Sequence[Document]) -> list[Document]:
-    """The documents with the probes that take part, which RIPE is asked for."""
+    """Returns the documents with the probes that take part; RIPE is asked for them."""
     store, vault = call.api.store, call.api.system.vault
 
     def ask(atlas: Atlas) -> list[list[int] | Unread]:

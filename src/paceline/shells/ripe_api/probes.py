@@ -1,4 +1,4 @@
-"""Probes, as RIPE describes them: its report tools ask for those that a measurement's results name."""
+"""Probes, as RIPE describes them: RIPE's report tools ask for the probes that results name."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from paceline.shells.ripe_api.call import Call, wait_for_place
 
 IDS_MAX = 500
 ID_MAX = 2**31 - 1
-"""RIPE is not asked for what cannot be a probe."""
+"""RIPE is not asked for larger ids: no probe can have them."""
 
 
 async def list_probes(call: Call) -> Answer:
-    """Only by id: to search among all probes is RIPE's own service."""
+    """Lists probes by id only. For a search among all probes, clients must ask RIPE itself."""
     name = "id__in" if "id__in" in call.query else "id"
     if not call.query.get(name):
         raise wrong_parameter("id__in", "Name the probes; to search among all of them, ask RIPE itself.")
@@ -42,6 +42,6 @@ async def _find(call: Call, asked: list[int]) -> list[dict[str, Any]]:
             lambda: call.api.reads.ask(call.owner_or_nobody, lambda atlas: atlas.probes(missing))
         )
         if isinstance(answer, Refused | Lost):
-            raise AtlasUnavailable(f"RIPE did not say: {answer.reason}")
+            raise AtlasUnavailable(f"RIPE did not return the probes: {answer.reason}")
         known.keep(missing, answer, now_ms=now_ms)
     return known.documents(ids)

@@ -1,4 +1,4 @@
-"""Results under Paceline's ids, read from RIPE while the answer goes out."""
+"""Results under Paceline's ids, read from RIPE while the answer is sent."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Translate = Callable[[bytes], tuple[int, bytes] | None]
 
 
 async def stream(call: Call) -> Stream:
-    """All results, in RIPE's order."""
+    """Streams all results, in RIPE's order."""
     found, translate = await _question(call)
     writer = _Writer(lines=call.query.get("format") == "txt")
 
@@ -44,7 +44,7 @@ async def stream(call: Call) -> Stream:
 
 
 async def latest(call: Call) -> Stream:
-    """The newest result of each probe, or the newest few."""
+    """Streams the newest result of each probe, or the newest few."""
     found, translate = await _question(call)
     writer = _Writer(lines=call.query.get("format") == "txt")
     versions = max(1, number_in(call.query, "versions", default=1, most=VERSIONS_MAX))
@@ -81,7 +81,7 @@ def _read(call: Call, atlas: Atlas, found: Found, take: Take) -> None:
 
 
 async def _streamed(call: Call, found: Found, work: Callable[[Atlas, Take], None], writer: _Writer) -> Stream:
-    """Waits for the first page: if RIPE does not answer, the status can still say so."""
+    """Returns the answer once its first page is there: if RIPE does not answer, the status can still say so."""
 
     async def begin() -> AtlasPages:
         return call.api.reads.stream(found.stored.owner, work)
@@ -96,7 +96,7 @@ async def _streamed(call: Call, found: Found, work: Callable[[Atlas, Take], None
 
 
 class _Writer:
-    """A JSON list, or one result to a line."""
+    """Writes results as a JSON list, or one per line."""
 
     def __init__(self, *, lines: bool) -> None:
         self.media = TEXT if lines else JSON
@@ -120,7 +120,7 @@ class _Writer:
 
 
 class _Newest:
-    """The newest results of each probe, by the probe's number. RIPE hands them out oldest first."""
+    """The newest results of each probe, in order of the probe's number. RIPE sends results oldest first."""
 
     def __init__(self, versions: int) -> None:
         self._versions = versions

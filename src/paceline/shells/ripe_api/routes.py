@@ -1,4 +1,4 @@
-"""The paths of RIPE's API that are offered, each with and without its last slash."""
+"""Paths of RIPE's API that Paceline offers, each with and without its last slash."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _PLACES = {"{id}": r"(\d{1,16})", "{type}": f"({'|'.join(KINDS)})"}
 
 
 class Route(NamedTuple):
-    """``name`` is the path with its places, as metrics and logs have it."""
+    """A route. ``name`` is the path with its placeholders, as metrics and logs show it."""
 
     method: str
     name: str
     pattern: re.Pattern[str]
     handler: Callable[[Call], Awaitable[Answer | Stream]]
     waits: bool
-    """On RIPE: taking long is nothing to log."""
+    """True if the route waits for RIPE: slow answers are not logged."""
 
 
 def _route(

@@ -147,7 +147,7 @@ def test_plain_user_is_refused_admin_commands_and_sees_their_own_monitors(
         (["--url", "{url}/elsewhere"], 3, "(not_found)"),
         (["--url", "ftp://127.0.0.1"], 2, "write http://… or https://…"),
         (["--url", "{url}", "--ca-file", "missing.pem"], 2, "--ca-file"),
-        (["--token", TOKEN], 2, "say of which Paceline it is"),
+        (["--token", TOKEN], 2, "say which Paceline it belongs to"),
         (["user", "list", "--url", "{url}"], 2, "It stands before the command: paceline --url URL …"),
     ],
 )

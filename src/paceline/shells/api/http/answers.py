@@ -1,4 +1,4 @@
-"""Answers of handlers, and how they are sent."""
+"""Answers of handlers, and the functions that send them."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _GUARDED: tuple[Header, ...] = (
 _CLOSE: Header = (b"connection", b"close")
 _encode = msgspec.json.Encoder().encode
 GZIP_BYTES_MIN = 16_384
-"""Smaller answers fit into a few packets anyway."""
+"""Smaller answers, pages of HTML aside, are not compressed: they fit into a few packets anyway."""
 GZIP_PAGE_BYTES_MIN = 1_024
-"""Pages are polled: each is compressed that becomes smaller by it."""
+"""Smaller pages of HTML are not compressed. The limit is low because pages are polled."""
 GZIP_THREAD_BYTES_MIN = 262_144
-"""Larger ones are compressed in a thread: other requests go on meanwhile."""
+"""Larger answers are compressed in a thread, so that other requests go on meanwhile."""
 GZIP_LEVEL = 1
-"""Lists of JSON shrink to a tenth at the fastest level; higher ones cost several times as much for little more."""
+"""At the fastest level lists of JSON shrink to a tenth; higher levels cost several times as much for little more."""
 GZIP_FORM = 16 + zlib.MAX_WBITS
 _ENCODED: Header = (b"content-encoding", b"gzip")
 _VARIES: Header = (b"vary", b"accept-encoding")
@@ -65,7 +65,7 @@ def json_answer(status: int, value: Any, *headers: Header) -> Answer:
 
 
 def tagged_answer(value: Any, headers: Mapping[bytes, bytes]) -> Answer:
-    """JSON with an ETag of its bytes, or 304 if the client has them already: the way to the client is saved."""
+    """Returns JSON with an ETag of its bytes, or 304 if the client already has these bytes."""
     body = _encode(value)
     tag = b'W/"%s"' % blake2b(body, digest_size=12).hexdigest().encode()
     seen = headers.get(b"if-none-match", b"")
@@ -79,7 +79,7 @@ def empty_answer(status: int, *headers: Header) -> Answer:
 
 
 def text_answer(status: int, body: bytes, content_type: str, *, policy: str | None = None) -> Answer:
-    """Anything that is not JSON. ``policy`` is the page's own content security policy."""
+    """Returns an answer that is not JSON. ``policy`` is the page's own content security policy."""
     guarded = [header for header in _GUARDED if policy is None or header[0] != b"content-security-policy"]
     own = [(b"content-security-policy", policy.encode())] if policy is not None else []
     return Answer(status, body, ((b"content-type", content_type.encode()), *guarded, *own))
@@ -96,7 +96,10 @@ def stream_answer(
 
 
 def problem_answer(error: PacelineError, *headers: Header, close: bool = False) -> Answer:
-    """``close``: the connection is closed without reading the rest of the request."""
+    """Returns the error as a problem document.
+
+    ``close``: closes the connection without reading the rest of the request.
+    """
     extra = list(headers)
     if (seconds := retry_after_s(error)) is not None:
         extra.append((b"retry-after", b"%d" % seconds))
@@ -116,7 +119,10 @@ async def send_answer(answer: Answer, send: Send) -> None:
 
 
 async def send_stream(answer: Stream, receive: Receive, send: Send, *, head_only: bool) -> None:
-    """Ends early if the client goes away. If a page cannot be made, the connection is cut: half must not look whole."""
+    """Sends the pages, until the client goes away.
+
+    If a page cannot be made, cuts the connection: half must not look whole.
+    """
     gone = asyncio.get_running_loop().create_task(disconnected(receive))
     try:
         await send({"type": "http.response.start", "status": answer.status, "headers": answer.headers})
@@ -132,7 +138,7 @@ async def send_stream(answer: Stream, receive: Receive, send: Send, *, head_only
 
 
 async def _next_page(answer: Stream, gone: asyncio.Task[None]) -> bytes | None:
-    """The next page, or None at the end. Making it is interrupted if the client leaves."""
+    """Returns the next page, or None at the end. If the client leaves, the work on the page is interrupted."""
     making = asyncio.get_running_loop().run_in_executor(answer.threads, next, answer.pages, None)
     either: set[asyncio.Future[Any]] = {making, gone}
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -148,7 +154,7 @@ async def disconnected(receive: Receive) -> None:
 
 
 def takes_gzip(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether the client names gzip and does not rule it out (``q=0``)."""
+    """True if the client accepts gzip: it names gzip, and not with ``q=0``."""
     for part in headers.get(b"accept-encoding", b"").lower().split(b","):
         name, _, weight = part.partition(b";")
         if name.strip() == b"gzip":
@@ -157,7 +163,7 @@ def takes_gzip(headers: Mapping[bytes, bytes]) -> bool:
 
 
 async def compressed(answer: Answer | Stream, headers: Mapping[bytes, bytes]) -> Answer | Stream:
-    """The answer as this client gets it."""
+    """Returns the answer, compressed if it is large enough and the client accepts gzip."""
     if isinstance(answer, Stream):
         if not takes_gzip(headers):
             return answer
@@ -174,7 +180,7 @@ async def compressed(answer: Answer | Stream, headers: Mapping[bytes, bytes]) ->
 
 
 def _pages(pages: Iterator[bytes]) -> Iterator[bytes]:
-    """Each page is flushed, so that a client sees it when it is made."""
+    """Compresses the pages. Each is flushed, so that the client sees it as soon as it is made."""
     packer = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, GZIP_FORM)
     for page in pages:
         yield packer.compress(page) + packer.flush(zlib.Z_SYNC_FLUSH)

@@ -27,7 +27,7 @@ from paceline.shells.api.routes import ROUTES
 from paceline.wiring import System
 
 SLOW_S = 1.0
-"""An answer that took longer is worth a line in the log."""
+"""Answers that took longer are logged."""
 GONE = 499
 """Status in the metrics for a client that did not wait for its answer."""
 _NOBODY = TokenUser(id="", role="user", daily_credits=0, disabled=True, created_ms=0)
@@ -35,7 +35,7 @@ _CONVERTED = {"{run}": "{run:path}"}
 
 
 def build_app(system: System, hooks: ApiHooks) -> routing.Router:
-    """The whole API on this system. Its threads end with the server's lifespan."""
+    """Builds the whole API on this system. Its threads end with the server's lifespan."""
     api = ApiContext.of(system, hooks)
     by_path: dict[str, list[Route]] = {}
     from paceline.shells.dashboard.pages import PageEndpoint, dashboard_routes  # noqa: PLC0415  it imports this module
@@ -63,7 +63,7 @@ def build_app(system: System, hooks: ApiHooks) -> routing.Router:
 
 
 class Endpoint:
-    """All methods of one path. Without any method it answers 404."""
+    """All methods of one path. An endpoint without methods answers 404."""
 
     def __init__(self, api: ApiContext, routes: Sequence[Route]) -> None:
         self._api = api
@@ -93,7 +93,7 @@ class Endpoint:
         self._record(scope, GONE if answer is None else answer.status, time.perf_counter() - started_s)
 
     async def _answer(self, scope: Scope, receive: Receive) -> answers.Answer | answers.Stream | None:
-        """The handler's answer, or its error as an answer; None: the client has gone."""
+        """Returns the handler's answer, or its error as an answer; None if the client has gone."""
         try:
             return await self._handle(scope, receive)
         except ClientGone:
@@ -107,7 +107,7 @@ class Endpoint:
             return await self._problem(internal(), scope)
 
     async def _problem(self, error: PacelineError, scope: Scope) -> answers.Answer:
-        """The error as an answer; pages answer with a page."""
+        """Returns the error as an answer. Pages of the dashboard override this and return a page."""
         del scope
         return answers.problem_answer(error, *self._extra(error), close=isinstance(error, BodyTooSlow))
 
@@ -174,7 +174,7 @@ class Endpoint:
 
 
 def admit(user: TokenUser, route: Route, params: Mapping[str, str]) -> None:
-    """Raises what keeps the user from the route: the token's scope, the role, or that the thing is another user's."""
+    """Raises if the user may not use the route: because of the token's scope, the role, or another owner."""
     auth.check_scope(user, route.covered_by)
     if route.access == "admin":
         auth.require_admin(user)
@@ -183,9 +183,10 @@ def admit(user: TokenUser, route: Route, params: Mapping[str, str]) -> None:
 
 
 def _check_owner(user: TokenUser, params: Mapping[str, str]) -> None:
-    """NotFound for another user's things, before anything else is read.
+    """Raises NotFound for another user's things, before anything else is read.
 
-    Runs are left to their routes where the token has a scope: a worker's is for runs of batches, which nobody owns.
+    If the token has a scope, the route checks the run itself: a worker's token is for runs of batches, which have no
+    owner.
     """
     if "user" in params:
         auth.owner_of(user, params["user"])

@@ -1,4 +1,4 @@
-"""Authentication: the bearer token, looked up in the store, and a limit on guessing."""
+"""Authentication: looks the bearer token up in the store and limits guessing."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ ADDRESSES_MAX = 10_000
 MINUTE_MS = 60_000
 SECRET_CHARS_MAX = 512
 OWN_PAGE = b"x-paceline-page"
-"""A header that the dashboard's script sends. A browser asks before it sends it for another site, and is refused."""
+"""Header of the dashboard's script. Before a browser sends it for another site, it asks us, and we refuse."""
 
 
 class TokenCache:
-    """A cache of valid tokens, so that a busy client's token is not looked up for each of its requests.
+    """Cache of valid tokens, so that the token of a busy client is not looked up for each request.
 
-    A change through this API counts from its answer on (``forget``); one by another process after ``KEPT_MS``.
+    Changes made through this API count from their answer on (``forget``), changes by other processes after ``KEPT_MS``.
     """
 
     KEPT_MS = 10
@@ -35,7 +35,7 @@ class TokenCache:
     def __init__(self) -> None:
         self._users: dict[str, tuple[TokenUser, int]] = {}
         self.version = 0
-        """Rises with each ``forget``. A look-up takes it before it reads the store."""
+        """Increased by each ``forget``. Callers read it before they read the store."""
 
     def user(self, secret: str, *, now_ms: int) -> TokenUser | None:
         user, seen_ms = self._users.get(secret, (None, 0))
@@ -44,7 +44,7 @@ class TokenCache:
         return user if user.expires_ms is None or now_ms < user.expires_ms else None
 
     def keep(self, secret: str, user: TokenUser, *, now_ms: int, version: int) -> None:
-        """Cache the user, unless something was forgotten since ``version``: the read may be from before that change."""
+        """Caches the user, unless ``forget`` was called since ``version``: the read may be older than the change."""
         users = self._users
         if version != self.version:
             return
@@ -54,11 +54,11 @@ class TokenCache:
 
     def forget(self) -> None:
         self.version += 1
-        self._users = {}  # a thread that is about to keep a user writes into the old one
+        self._users = {}  # a thread inside ``keep`` writes into the old dict
 
 
 class WrongTokenLimit:
-    """A token bucket of wrong tokens for each address. Only clients that send wrong tokens are slowed down."""
+    """Token bucket of wrong tokens for each address. Only clients that send wrong tokens are slowed down."""
 
     def __init__(self, *, per_minute: int) -> None:
         self._per_minute = per_minute
@@ -66,7 +66,7 @@ class WrongTokenLimit:
         self._lock = threading.Lock()
 
     def count(self, address: str, *, now_ms: int) -> int | None:
-        """One more wrong token: None while there is room, else the seconds until there is again."""
+        """Counts a wrong token. Returns None while there is room, else the seconds until there is room again."""
         with self._lock:
             return self._count(address, now_ms=now_ms)
 
@@ -92,9 +92,9 @@ def identify(
     now_ms: int,
     by_cookie: bool = False,
 ) -> TokenUser:
-    """The user of the token. A valid token is accepted, however many wrong ones came from its address.
+    """Returns the user of the token. A valid token is accepted, no matter how many wrong ones came from its address.
 
-    ``by_cookie``: without the header, the cookie of a session that a person has signed in to counts too.
+    ``by_cookie``: a request without the header may use the cookie of a session instead.
     """
     scheme, _, credentials = headers.get(b"authorization", b"").partition(b" ")
     secret = credentials.strip().decode("latin-1")
@@ -116,17 +116,19 @@ def identify(
         return user
     if (seconds := wrong_tokens.count(address, now_ms=now_ms)) is not None:
         raise Throttled("Too many wrong tokens from your address. Wait, and use a valid one.", retry_after_s=seconds)
-    raise Unauthenticated("This token is wrong, revoked or over, or its user is disabled. Ask an admin for a new one.")
+    raise Unauthenticated(
+        "This token is wrong, revoked or expired, or its user is disabled. Ask an admin for a new one."
+    )
 
 
 def cookie_name(headers: Mapping[bytes, bytes]) -> str:
-    """The name of the session's cookie. It has the port in it: browsers keep one set of cookies for all of a host."""
+    """Returns the name of the session's cookie. It contains the port, because browsers share cookies between ports."""
     _, _, port = headers.get(b"host", b"").rpartition(b":")
     return f"paceline-{port.decode()}" if port.isdigit() else "paceline"
 
 
 def session_of(headers: Mapping[bytes, bytes]) -> str:
-    """What the cookie says, or nothing."""
+    """Returns the value of the session's cookie, or an empty text if there is none."""
     wanted = cookie_name(headers).encode()
     for part in headers.get(b"cookie", b"").split(b";"):
         name, _, value = part.strip().partition(b"=")
@@ -136,27 +138,28 @@ def session_of(headers: Mapping[bytes, bytes]) -> str:
 
 
 def from_own_page(headers: Mapping[bytes, bytes]) -> bool:
-    """True if the script of one of our pages sends it: no other site can make a browser send this header."""
+    """True if a script on one of our pages sent the request: no other site can make a browser send this header."""
     return OWN_PAGE in headers and headers.get(b"sec-fetch-site", b"same-origin") == b"same-origin"
 
 
 def secret_of(headers: Mapping[bytes, bytes]) -> str:
-    """The token of a request that was authenticated before."""
+    """Returns the token of a request that is already authenticated."""
     return headers.get(b"authorization", b"").partition(b" ")[2].strip().decode("latin-1")
 
 
 def check_scope(user: TokenUser, covers: Collection[ScopeKind]) -> None:
-    """OutOfScope, unless the token has no scope or one of these."""
+    """Raises OutOfScope, unless the token has no scope or one of these."""
     kind = scope_kind(user.scope)
     if kind is not None and kind not in covers:
         raise OutOfScope(f"This token is for {user.scope!r} only, which does not cover this request. Use another one.")
 
 
 class RunRights(NamedTuple):
-    """Which runs a token may claim, settle and extend.
+    """Rights of a token: which runs it may claim, settle and extend.
 
-    ``viewer``: monitors' runs of this owner; None: of any. ``checks`` and ``calls``: runs of monitors and of batches at
-    all. ``provider``: of batches those of this provider alone; None: of any.
+    ``viewer``: only monitors' runs of this owner; None: of any owner. ``checks`` and ``calls``: whether runs of
+    monitors, and of batches, are allowed at all. ``provider``: only batches' runs of this provider; None: of any
+    provider.
     """
 
     viewer: str | None
@@ -186,7 +189,7 @@ def require_admin(user: User) -> None:
 
 
 def owner_of(user: User, asked: str) -> str:
-    """The id of the user that is asked about; NotFound for another user, unless an admin asks."""
+    """Returns the id of the user in the request. Raises NotFound if that is another user, unless an admin asks."""
     if asked in ("me", user.id):
         return user.id
     if user.role == "admin":
@@ -195,12 +198,12 @@ def owner_of(user: User, asked: str) -> str:
 
 
 def viewer_of(user: User) -> str | None:
-    """The owner whose runs this user may see; None: any owner."""
+    """Returns the owner whose runs this user may see; None: any owner."""
     return None if user.role == "admin" else user.id
 
 
 def _network(address: str) -> str:
-    """The address, or its /64 network: an IPv6 client has at least 2**64 addresses of its own."""
+    """Returns an IPv4 address as it is, and of an IPv6 address its /64 network: one client has that many addresses."""
     if ":" not in address:
         return address
     try:

@@ -1,4 +1,4 @@
-"""The batch steps that concurrent requests share. All of them run in writing threads."""
+"""Batch steps that concurrent requests share. All of them run in writing threads."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from paceline.steps.views.report import MonitorView, monitor_views
 from paceline.wiring import System
 
 CLAIM_TOGETHER_MAX = 5_000
-"""Runs that are claimed in one act for several callers, at most."""
+"""Most runs that one act claims for several callers."""
 
 
 class Put(NamedTuple):
-    """A put that was done: the monitor and its view."""
+    """A successful put: the monitor and its view."""
 
     created: bool
     monitor: Monitor
@@ -30,7 +30,10 @@ class Put(NamedTuple):
 
 
 class ClaimAsk(NamedTuple):
-    """``owner`` None: runs of every owner. ``queue``: the name of the queue in which they wait."""
+    """A checker's claim.
+
+    ``owner`` None: runs of every owner. ``queue``: the name of the queue in which the runs wait.
+    """
 
     owner: str | None
     queue: str
@@ -39,7 +42,7 @@ class ClaimAsk(NamedTuple):
 
 
 class WorkerAsk(NamedTuple):
-    """A worker claims runs of this provider."""
+    """A worker's claim of runs of one provider."""
 
     provider: str
     lease_ms: int
@@ -47,7 +50,7 @@ class WorkerAsk(NamedTuple):
 
 
 class Limits(TypedDict):
-    """What one user may have."""
+    """Limits of one user."""
 
     monitors_max: int
     firings_max: int
@@ -63,7 +66,7 @@ class BatchedWrites:
         self._policy = system.retry_policy
 
     def put(self, puts: Sequence[PutMonitor]) -> list[Put | PacelineError]:
-        """One commit for the definitions, one for their entries, at most two reads for all answers."""
+        """Puts monitors: one commit for the definitions, one for their entries, at most two reads for all answers."""
         now_ms = self._system.clock.now_ms()
         results, known = define.put_monitors_and_entries(self._store, puts, **self.limits, now_ms=now_ms)
         self._tell(results)
@@ -80,24 +83,24 @@ class BatchedWrites:
         return answers
 
     def put_known_lists(self, lists: Sequence[Sequence[PutMonitor]]) -> list[list[PutResult] | PacelineError]:
-        """As ``put_lists``, without the monitors that need a phase: those are answered ``unplaced``."""
+        """Like ``put_lists``, but leaves out monitors that need a phase and answers ``unplaced`` for them."""
         now_ms = self._system.clock.now_ms()
         return [self._put_all(puts, now_ms, define.put_known_monitors) for puts in lists]
 
     def put_lists(self, lists: Sequence[Sequence[PutMonitor]]) -> list[list[PutResult] | PacelineError]:
-        """Bulk puts: each list is one call of the step."""
+        """Puts lists of monitors; each list is one call of the step."""
         now_ms = self._system.clock.now_ms()
         return [self._put_all(puts, now_ms, define.put_monitors) for puts in lists]
 
     def remove(self, removes: Sequence[RemoveMonitor]) -> list[PacelineError | None]:
-        """One commit for the definitions, one for their entries."""
+        """Removes monitors: one commit for the definitions, one for their entries."""
         errors = define.remove_monitors(self._store, removes, now_ms=self._system.clock.now_ms())
         if None in errors:
             self._wake()
         return errors
 
     def claim(self, asks: Sequence[ClaimAsk]) -> list[list[OutgoingItem] | PacelineError]:
-        """Claims with the same owner, queue and lease time are one act, served in the order of the requests."""
+        """Claims runs for checkers. Requests with the same owner, queue and lease time are one act, in their order."""
         items: list[list[OutgoingItem] | PacelineError] = [[] for _ in asks]
         groups: dict[tuple[str | None, str, int], list[int]] = {}
         for index, ask in enumerate(asks):
@@ -118,7 +121,7 @@ class BatchedWrites:
         return items
 
     def claim_for_workers(self, asks: Sequence[WorkerAsk]) -> list[WorkerClaim | PacelineError]:
-        """Claims at the same provider with the same lease time are one act, served in the order of the requests."""
+        """Claims runs for workers. Requests for the same provider and lease time are one act, in their order."""
         answers: list[WorkerClaim | PacelineError] = [WorkerClaim([], None)] * len(asks)
         groups: dict[tuple[str, int], list[int]] = {}
         for index, ask in enumerate(asks):
@@ -140,7 +143,7 @@ class BatchedWrites:
         return answers
 
     def report_calls(self, reports: Sequence[OutcomeReport]) -> list[CallRunView | PacelineError]:
-        """Settles these runs of batches in one act. Returns each as it stands then."""
+        """Settles these runs of batches in one act. Returns each run as it is afterwards."""
         now_ms = self._system.clock.now_ms()
         recorded = workers.settle_reports(self._store, reports, now_ms=now_ms)
         return [
@@ -149,7 +152,7 @@ class BatchedWrites:
         ]
 
     def claim_runs(self, asks: Sequence[RunClaim]) -> list[OutgoingItem | PacelineError]:
-        """Claims all these runs by their ids in one act."""
+        """Claims all these runs by their ids, in one act."""
         return outgoing.claim_runs(self._store, asks, now_ms=self._system.clock.now_ms(), policy=self._policy)
 
     def report(self, reports: Sequence[OutcomeReport]) -> list[Run | PacelineError]:
@@ -159,7 +162,10 @@ class BatchedWrites:
     def report_lists(
         self, lists: Sequence[Sequence[OutcomeReport]]
     ) -> list[list[Recorded | RecordedCall | PacelineError] | PacelineError]:
-        """Outcomes in bulk: of each list those of monitors are one act, and those of batches another."""
+        """Records lists of outcomes.
+
+        Of each list, the outcomes of monitors are one act and those of batches another.
+        """
         return [self._report_all(one, self._system.clock.now_ms()) for one in lists]
 
     def _report_all(

@@ -1,4 +1,4 @@
-"""Request bodies: JSON within a size and a time, or any number of JSON lines, a page at a time."""
+"""Reads request bodies: JSON within a size and a time, or any number of JSON lines, a page at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.types import Message, Receive
 from paceline.errors import BodyTooLarge, BodyTooSlow
 from paceline.shells.api.http.problems import UnsupportedMediaType
 
-# The last two are what curl -d and other plain clients say by themselves; what is not JSON is refused all the same.
+# curl -d and other plain clients send the last two by themselves; a body that is not JSON is refused all the same.
 _TYPES = (
     b"application/json",
     b"application/merge-patch+json",
@@ -23,7 +23,7 @@ LINES_TYPES = (b"application/x-ndjson", b"application/ndjson", b"application/jso
 PAGE_LINES = 1_000
 PAGE_BYTES = 1_048_576
 PACE_BYTES_MIN = 256
-"""In each ``body_timeout``, of a body of lines."""
+"""Bytes of a body of lines that must arrive in each ``body_timeout``."""
 
 
 class ClientGone(Exception):
@@ -31,7 +31,7 @@ class ClientGone(Exception):
 
 
 class Line(NamedTuple):
-    """A line of the body and its number, from 1. ``text`` None: the line is longer than allowed and was skipped."""
+    """A line of the body and its number, from 1. ``text`` is None if the line was too long and was skipped."""
 
     number: int
     text: bytes | None
@@ -42,9 +42,9 @@ def is_lines(headers: Mapping[bytes, bytes]) -> bool:
 
 
 async def read_line_pages(receive: Receive, *, line_bytes_max: int, timeout_s: float) -> AsyncIterator[list[Line]]:
-    """Yields the lines that are not blank, and never holds more than a page and a chunk.
+    """Yields the lines that are not blank, a page at a time. Never holds more than a page and a chunk.
 
-    ``PACE_BYTES_MIN`` bytes must come in each ``timeout_s``: byte by byte, a body would never end.
+    At least ``PACE_BYTES_MIN`` bytes must arrive in each ``timeout_s``: sent byte by byte, a body would never end.
     """
     rest, number, page, size, skipping, more = b"", 0, list[Line](), 0, False, True
     came, waited_s = 0, 0.0
@@ -87,7 +87,7 @@ async def _next_chunk(receive: Receive, timeout_s: float, *, left_s: float) -> t
 
 
 async def read_body(receive: Receive, headers: Mapping[bytes, bytes], *, bytes_max: int, timeout_s: float) -> bytes:
-    """The whole body. Never holds more than ``bytes_max`` and a chunk; the server discards the rest."""
+    """Returns the whole body. Never holds more than ``bytes_max`` and a chunk; the server discards the rest."""
     _check_media_type(headers.get(b"content-type"))
     announced = headers.get(b"content-length", b"0")
     if not announced.isdigit() or len(announced) > 15 or int(announced) > bytes_max:

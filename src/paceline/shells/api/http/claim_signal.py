@@ -1,4 +1,4 @@
-"""Signal for long polls: there may be something to claim."""
+"""Signal that wakes long polls when there may be something to claim."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import threading
 class ClaimSignal:
     """Wakes long polls on the event loop from any thread.
 
-    ``notify`` may be called for every tick: it costs nothing while nobody waits. Calls before the event loop wakes up
-    share one wake-up.
+    ``notify`` may be called for every tick: it costs nothing while nobody waits. Several calls before the event loop
+    wakes up share one wake-up.
     """
 
     def __init__(self) -> None:
@@ -26,11 +26,14 @@ class ClaimSignal:
         return self._closed
 
     def mark(self) -> int:
-        """Taken before a look into the store, so that ``wait`` misses nothing that comes after."""
+        """Returns a mark for ``wait``.
+
+        Taken before a read of the store, so that ``wait`` misses no later ``notify``.
+        """
         return self._seen
 
     def notify(self) -> None:
-        """Something may be claimable now. From any thread."""
+        """Says that something may be claimable now. May be called from any thread."""
         with self._lock:
             self._seen += 1
             loop = self._loop
@@ -43,12 +46,12 @@ class ClaimSignal:
                 self._loop, self._called = None, False
 
     def close(self) -> None:
-        """Ends every wait: each long poll answers at once with what it has. From any thread."""
+        """Ends every wait: each long poll answers at once with what it has. May be called from any thread."""
         self._closed = True
         self.notify()
 
     async def wait(self, mark: int, *, timeout_s: float) -> None:
-        """Returns when ``notify`` was called since the mark, or after the time."""
+        """Returns when ``notify`` has been called since the mark, or after ``timeout_s``."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         with self._lock:

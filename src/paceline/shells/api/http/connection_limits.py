@@ -1,4 +1,4 @@
-"""Limits on open connections, in all and from one address. Further connections are refused with a reason."""
+"""Limits on open connections, in total and per address. Further connections are refused with a reason."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAID_S = 10.0
 
 
 class ConnectionLimits:
-    """Belongs to one event loop."""
+    """Counts of open connections. Belongs to one event loop."""
 
     def __init__(self, *, connections_max: int, per_address_max: int) -> None:
         self.connections_max = connections_max
@@ -25,7 +25,10 @@ class ConnectionLimits:
         self._said_s = -SAID_S
 
     def enter(self, address: str) -> str | None:
-        """Counts a new connection and returns None, or returns why it is refused. ``leave`` counts it out again."""
+        """Counts a new connection and returns None, or returns the reason why it is refused.
+
+        ``leave`` undoes the count.
+        """
         if self._total >= self.connections_max:
             return self._refuse("Too many connections are open (connections_max).", address)
         if self._open[address] >= self._per_address_max:
@@ -43,7 +46,7 @@ class ConnectionLimits:
     def _refuse(self, reason: str, address: str) -> str:
         self._refused += 1
         if not self._open[address]:
-            del self._open[address]  # the Counter made the key when it was read
+            del self._open[address]  # reading the Counter above made the key
         if time.monotonic() - self._said_s >= SAID_S:
             log.warning("connections_refused", count=self._refused, open=self._total, reason=reason, address=address)
             self._said_s, self._refused = time.monotonic(), 0

@@ -1,4 +1,4 @@
-"""What every handler is given: the parts of the system, and the request that it answers."""
+"""Arguments of every handler: the parts of the system, and the request that it answers."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from paceline.steps.monitors.check_secrets import seal_put
 from paceline.wiring import System, open_atlas
 
 HEAVY_MAX = 2
-"""Jobs that are parsed or shown whole at the same time: large ones must not take every thread."""
+"""Most jobs that are parsed, or shown whole, at the same time: large ones must not take every thread."""
 OWN_WEIGHT = 20
-"""Weight of a write that shares no commit: it takes about as long as so many puts that share one."""
+"""Weight of a write that shares no commit: it takes about as long as this many puts that share one."""
 REMOTE_READERS, REMOTE_WRITERS = 16, 8
-"""Threads that ask a remote store at once, and that write to it. A local file is read on the event loop."""
+"""Threads that read from a remote store, and that write to it. A local file is read on the event loop."""
 P = ParamSpec("P")
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -47,14 +47,14 @@ class LoopHealth(NamedTuple):
 
     name: str
     turning: bool
-    """False: it has ended, or it is stuck."""
+    """False if the loop has ended or is stuck."""
     age_s: float
-    """Since its last turn."""
+    """Seconds since its last turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiHooks:
-    """What the API needs from its process. Each hook may be called from any thread."""
+    """Hooks into the process that serves the API. Each may be called from any thread."""
 
     wake: Callable[[], None] = lambda: None
     """Tells the loops that a definition has changed."""
@@ -82,9 +82,9 @@ class ApiContext:
     heavy: asyncio.Semaphore
     kept: KeptAnswers
     readers: ThreadPoolExecutor | None
-    """Where a remote store is asked; None: the store is a local file."""
+    """Threads that read from a remote store; None if the store is a local file."""
     user: str = ""
-    """The user whose request it is: users take turns for writes."""
+    """The user who sent the request: users take turns for writes."""
 
     @classmethod
     def of(cls, system: System, hooks: ApiHooks) -> ApiContext:
@@ -115,35 +115,41 @@ class ApiContext:
         return self.system.clock.now_ms()
 
     def of_user(self, user: str) -> ApiContext:
-        """The same, for one user's request."""
+        """Returns a copy of the context for one user's request."""
         return replace(self, user=user)
 
     def seal(self, put: PutMonitor, *, pointer: str = "", known: KnownChannels | None = None) -> PutMonitor:
-        """The put as it is stored: what is secret in its check is sealed, or kept. Its channels must be there."""
+        """Returns the put as it is stored: the secrets of its check are sealed, or taken from the stored check.
+
+        Raises if one of its channels does not exist.
+        """
         return seal_put(self.store, self.system.vault, put, pointer=pointer, known=known)
 
     async def do(self, batch: Batch[Item, Written], item: Item, *, weight: int = 1) -> Written:
-        """One item of a batch step that concurrent requests share. ``weight``: how many single puts it is worth."""
+        """Does one item of a batch step that concurrent requests share.
+
+        ``weight``: how many single puts it is worth.
+        """
         return await self.commits.do(batch, item, user=self.user, weight=weight)
 
     async def read(self, look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """A point read. A look-up in a local file takes microseconds; a remote store is asked in a thread."""
+        """Makes a read that is quick on a local file. A remote store is asked in a thread."""
         if self.readers is None:
             return look(*args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self.readers, partial(look, *args, **kwargs))
 
     async def listed(self, asked: PageQuery, read: Callable[..., Listed[T]], *args: Any, **filters: Any) -> Page[T]:
-        """The page that was asked for, of a list of ``shells.lists``."""
+        """Returns the page that the query asks for, of a list of ``shells.lists``."""
         found = await self.work(read, self.system, *args, cursor=asked.cursor, limit=asked.limit, **filters)
         return Page(*found)
 
     @staticmethod
     async def work(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Anything that takes long even on a local file, as a list or a job does: in a thread of other such work."""
+        """Does, in a thread, work that takes long even on a local file, such as a list or a job."""
         return await asyncio.to_thread(act, *args, **kwargs)
 
     async def write(self, job: Callable[[], T], *, weight: int = OWN_WEIGHT) -> T:
-        """A write that shares no batch, in a writing thread: the event loop never waits for the disk."""
+        """Does a write that has no batch step, in a writing thread: the event loop never waits for the disk."""
         return await self.do(each, job, weight=weight)
 
     def close(self) -> None:
@@ -168,9 +174,12 @@ class Call(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """The user named in the path, if the caller may know of them; else NotFound."""
+        """The user named in the path. Raises NotFound if the caller may not know of them."""
         return owner_of(self.user, self.params["user"])
 
     def page(self, *known: str) -> PageQuery:
-        """Which page is asked for. ``known``: query parameters of the route, beyond those of every list."""
+        """Returns which page the request asks for.
+
+        ``known``: query parameters of the route, beyond those of every list.
+        """
         return page_query(self.query_string, *known, limit_max=self.api.system.settings.page_max)

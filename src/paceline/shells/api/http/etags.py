@@ -25,7 +25,7 @@ _TAG = re.compile(r'\s*((?:W/)?"[^"]*")\s*(?:,|$)')
 
 
 class Guard(NamedTuple):
-    """The conditional headers of a request. Both None: it has none."""
+    """Conditional headers of a request; both are None if it has none."""
 
     if_match: str | None = None
     if_none_match: str | None = None
@@ -35,9 +35,10 @@ NO_GUARD = Guard()
 
 
 def etag_of(definition: Tagged) -> str:
-    """Generation (or number) and revision of a definition. An account's ETag is made of its limits.
+    """Returns the ETag of a definition: its generation (or number) and revision.
 
-    A channel's is a hash of what is stored. Its URL is sealed again by each put, so each put changes the hash.
+    The ETag of an account is made of its limits, that of a channel is a hash of what is stored. A put seals the
+    channel's URL again, so each put changes the hash.
     """
     if isinstance(definition, Channel):
         return f'"{sha256(msgspec.json.encode(definition)).hexdigest()[:24]}"'
@@ -59,7 +60,7 @@ def guard_of(headers: Mapping[bytes, bytes]) -> Guard:
 
 
 def expected_revision(guard: Guard, definition: Definition | None, name: str, *, word: str = "monitor") -> int | None:
-    """The revision that the write must find (0: no definition; None: any), or RevisionMismatch."""
+    """Returns the revision that the write must find (0: no definition; None: any), or raises RevisionMismatch."""
     check_guard(guard, definition, name, word=word)
     if definition is not None and guard != NO_GUARD:
         return definition.revision
@@ -69,7 +70,7 @@ def expected_revision(guard: Guard, definition: Definition | None, name: str, *,
 def put_guarded(
     guard: Guard, word: str, name: str, *, read: Callable[[], Definition | None], put: Callable[[int | None], T]
 ) -> T:
-    """Judges the guard on what is stored now, and puts only onto that; again if somebody wrote in between."""
+    """Puts if the stored definition satisfies the conditional headers; tries again if somebody wrote in between."""
 
     def attempt() -> T | None:
         stored = read() if guard is not NO_GUARD else None
@@ -88,7 +89,7 @@ async def edit_together(name: str, attempt: Callable[[], Awaitable[T | None]]) -
 
 
 def not_modified(headers: Mapping[bytes, bytes], definition: Tagged) -> Answer | None:
-    """304 if the reader has this very revision already."""
+    """Returns 304 if the reader already has this revision, else None."""
     seen = guard_of(headers).if_none_match
     if seen is None or not matches(seen, definition, weak=True):
         return None
@@ -100,7 +101,7 @@ def etag_header(definition: Tagged) -> Header:
 
 
 def check_guard(guard: Guard, definition: Tagged | None, name: str, *, word: str) -> None:
-    """RevisionMismatch if the stored definition does not satisfy the conditional headers."""
+    """Raises RevisionMismatch if the stored definition does not satisfy the conditional headers."""
     shown = f"{word.capitalize()} {name!r}"
     if guard.if_none_match is not None and matches(guard.if_none_match, definition, weak=True):
         raise RevisionMismatch(f"{shown} exists already, but If-None-Match asks for a new one.")

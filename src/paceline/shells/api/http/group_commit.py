@@ -1,6 +1,6 @@
 """Group commit: concurrent calls become one call of a batch step, so that they share one commit.
 
-Users take turns: one commit has a bounded room, which is shared fairly among the users who have something to write.
+Users take turns: the room of one commit is limited, and is shared fairly among the users who have something to write.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from paceline.errors import PacelineError, StoreUnavailable
 WAIT_S_MAX = 10.0
 """A call waits no longer than this for writes before it and for other processes; then it is refused."""
 ROOM = 1_000
-"""Room of one commit, in single puts of a monitor: on a file, a few hundredths of a second."""
+"""Room of one commit, counted in single puts of a monitor: on a file, a few hundredths of a second."""
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 Batch = Callable[[Sequence[Item]], Sequence[Answer | PacelineError]]
-"""Does all items at once. Returns one answer for each, in order; an error as a value is that item's own."""
+"""Function that does all items at once. Returns one answer for each, in order; an item's own error is a value."""
 
 
 class _Ticket(NamedTuple):
@@ -41,14 +41,14 @@ _Answers = list[tuple["asyncio.Future[Any]", Any]]
 
 
 def each(jobs: Sequence[Callable[[], Any]]) -> list[Any]:
-    """The batch step of writes that have no batch form: one after the other, each with its own result or error."""
+    """Batch step of writes that have no batch form: does one after the other, each with its own result or error."""
     return [_outcome(job) for job in jobs]
 
 
 class GroupCommit:
     """Threads that write: one for a local file, several for a remote store, where a commit is mostly waiting.
 
-    While all of them are busy, new calls pile up for the next commit. Belongs to one event loop. An answer is durable:
+    While all threads are busy, new calls collect for the next commit. Belongs to one event loop. An answer is durable:
     it comes only after the batch step has returned.
     """
 
@@ -60,27 +60,27 @@ class GroupCommit:
         self._threads = threads
         self._executor = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="paceline-api-writes")
         self._waiting: dict[str, deque[_Ticket]] = {}
-        """By user; the user who has waited longest for a turn comes first."""
+        """Calls by user; the user who has waited longest for a turn comes first."""
         self._busy = 0
-        """Loads that are being committed, or wait for a thread."""
+        """How many loads are being committed, or wait for a thread."""
         self._scheduled = False
 
     @property
     def waiting(self) -> int:
-        """How many calls wait for a turn."""
+        """How many calls wait for their turn."""
         return sum(map(len, self._waiting.values()))
 
     async def do(self, batch: Batch[Item, Answer], item: Item, *, user: str = "", weight: int = 1) -> Answer:
-        """Returns the item's own answer or raises its own error; an exception of the whole batch is every caller's.
+        """Does one item. Returns its answer or raises its error; if the whole batch fails, every caller gets the error.
 
-        ``weight``: about how many single puts it is worth.
+        ``weight``: about how many single puts the item is worth.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer] = loop.create_future()
         self._waiting.setdefault(user, deque()).append(_Ticket(batch, item, weight, future, time.monotonic()))
         if self._busy < self._threads and not self._scheduled:
             self._scheduled = True
-            # Not at once: calls that are ready in the same turn of the event loop join this commit.
+            # Later, not now: calls that are ready in the same turn of the event loop join this commit.
             loop.call_soon(self._hand_over, loop)
         return await future
 
@@ -98,7 +98,7 @@ class GroupCommit:
                 self._finish([(ticket.future, error) for _, tickets in load for ticket in tickets], loop)
 
     def _split(self, load: _Load) -> list[_Load]:
-        """One load for one thread. For several threads each batch step, and each write without one, is a load."""
+        """Splits the load. With several threads, each batch step, and each write without one, is its own load."""
         if self._threads == 1:
             return [load]
         shared = [[(batch, tickets)] for batch, tickets in load if batch is not each]
@@ -120,14 +120,14 @@ class GroupCommit:
         return sorted(load.items(), key=lambda one: sum(ticket.weight for ticket in one[1]))
 
     def _work(self, load: _Load, loop: asyncio.AbstractEventLoop) -> None:
-        """In a writing thread."""
+        """Does a load. Runs in a writing thread."""
         for batch, tickets in load[:-1]:
             loop.call_soon_threadsafe(self._answer, self._run(batch, tickets))
         for batch, tickets in load[-1:]:
             loop.call_soon_threadsafe(self._finish, self._run(batch, tickets), loop)
 
     def _run(self, batch: Batch[Any, Any], tickets: Sequence[_Ticket]) -> _Answers:
-        """Refuses calls that have waited too long; the others wait for the store no longer than that."""
+        """Runs a batch step. Refuses calls that waited too long; the others wait for the store no longer than that."""
         now_s = time.monotonic()
         rest = [ticket for ticket in tickets if now_s - ticket.since_s < WAIT_S_MAX]
         answers: _Answers = [(ticket.future, _too_late()) for ticket in tickets if now_s - ticket.since_s >= WAIT_S_MAX]
@@ -157,7 +157,7 @@ class GroupCommit:
 
 def _too_late() -> StoreUnavailable:
     return StoreUnavailable(
-        f"The store could not be written to for {WAIT_S_MAX:.0f} s. Nothing was changed; send it again in a moment.",
+        f"The store could not be written to for {WAIT_S_MAX:.0f} s. Nothing was changed; send it again soon.",
         retry_after_s=5,
     )
 

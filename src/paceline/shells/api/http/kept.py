@@ -1,4 +1,4 @@
-"""Answers that take long to compute, kept for a while: many open pages cost as much as one."""
+"""Cache of answers that take long to compute, so that many open pages cost as much as one."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 FACTOR = 10
-"""An answer is kept for so many times as long as it took to compute."""
+"""An answer is kept for this many times as long as it took to compute."""
 KEPT_S_MAX = 60.0
 KEYS_MAX = 1_000
 
 
 class KeptAnswers:
-    """Belongs to one event loop. Who asks while an answer is computed waits for that one, and for no other."""
+    """Answers by key. Belongs to one event loop. Callers wait only while the answer for their own key is computed."""
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[Any, float]] = {}
         self._computing: dict[str, asyncio.Lock] = {}
 
     async def get(self, key: str, compute: Callable[[], Awaitable[Any]]) -> Any:
-        """What was computed for the key, or is computed now because that is too old."""
+        """Returns the answer that is kept for the key, or computes it if there is none or it is too old."""
         lock = self._computing.setdefault(key, asyncio.Lock())
         try:
             async with lock:

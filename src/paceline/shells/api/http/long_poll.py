@@ -1,4 +1,4 @@
-"""Long polls: a claim that finds nothing looks again, until something comes or the time is over."""
+"""Long polls: a claim that finds nothing looks again, until there is something or the time is over."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from paceline.steps.access import authenticate
 POLL_S = 0.5
 """A long poll looks again after this time even without a signal: another process may make runs in the store."""
 POLL_S_MIN = 0.005
-"""Nobody looks again sooner, although a run seemed claimable: another worker was faster."""
+"""Shortest pause between two looks, even if a run seemed claimable: another worker may have been faster."""
 T = TypeVar("T")
 
 
 class Found(NamedTuple, Generic[T]):
-    """What a look came to. ``next_ms``: when there may be something; None: nobody knows."""
+    """Result of one look. ``next_ms``: when there may be something to claim; None if that is unknown."""
 
     items: list[T]
     next_ms: int | None = None
@@ -31,7 +31,7 @@ class Found(NamedTuple, Generic[T]):
 async def poll(
     call: Call, look: Callable[[], Awaitable[Found[T]]], give_back: Callable[..., None], *, wait_ms: int
 ) -> list[T]:
-    """Looks again and again, until something is claimed or the time is over. Returns what is claimed."""
+    """Looks again and again, until something is claimed or the time is over. Returns the claimed items."""
     arrivals, loop = call.api.hooks.arrivals, asyncio.get_running_loop()
     until_s = loop.time() + wait_ms / 1_000
     gone: asyncio.Task[None] | None = None
@@ -55,7 +55,7 @@ async def poll(
 
 
 def _pause_s(call: Call, next_ms: int | None) -> float:
-    """How long a long poll waits for its next look, unless it is told."""
+    """Returns how long a long poll waits until its next look, unless a signal comes first."""
     pause_s = max(POLL_S, call.api.system.traits.look_ms_min / 1_000)
     if next_ms is None:
         return pause_s
@@ -63,9 +63,9 @@ def _pause_s(call: Call, next_ms: int | None) -> float:
 
 
 def _judge_again(call: Call, give_back: Callable[..., None]) -> None:
-    """After a wait: raises Unauthenticated and gives the runs back if the token was revoked meanwhile.
+    """Checks the token again after a wait: if it was revoked, gives the runs back and raises Unauthenticated.
 
-    The same if its user was disabled or has another role.
+    Does the same if its user was disabled or has another role.
     """
     store = call.api.store
     secret_key, now_ms = call.api.system.secret_key, call.api.now_ms()
@@ -74,4 +74,4 @@ def _judge_again(call: Call, give_back: Callable[..., None]) -> None:
         return
     give_back(now_ms=now_ms)
     call.api.hooks.arrivals.notify()
-    raise Unauthenticated("While this request waited, its token was revoked or ended, or its user disabled or changed.")
+    raise Unauthenticated("While this request waited, its token was revoked or expired, or its user changed.")

@@ -1,4 +1,4 @@
-"""Pages of lists: ``?limit=`` and an opaque ``?cursor=`` that is valid for one list only."""
+"""Pages of lists: ``?limit=``, and an opaque ``?cursor=`` that is valid for one list only."""
 
 from __future__ import annotations
 
@@ -28,19 +28,22 @@ class PageQuery(NamedTuple):
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """``next_cursor`` leads to the next page; null: this was the last."""
+    """A page of a list. ``next_cursor`` leads to the next page; null on the last page."""
 
     items: Sequence[T]
     next_cursor: str | None
 
 
 def query(query_string: bytes, *known: str) -> Mapping[str, str]:
-    """The query parameters that were given; InvalidInput for one that the route does not know."""
+    """Returns the query parameters of the request. Raises InvalidInput for one that the route does not know."""
     return _parse(query_string, known=known) if query_string else {}
 
 
 def page_query(query_string: bytes, *known: str, limit_max: int = LIMIT_MAX) -> PageQuery:
-    """``known``: parameters beyond those of every list. ``limit_max``: the operator's setting, at most LIMIT_MAX."""
+    """Returns which page is asked for.
+
+    ``known``: further parameters of the list. ``limit_max``: the operator's setting.
+    """
     limit = min(LIMIT_DEFAULT, limit_max)
     if not query_string:
         return PageQuery(limit)
@@ -51,7 +54,7 @@ def page_query(query_string: bytes, *known: str, limit_max: int = LIMIT_MAX) -> 
 
 
 def truth(asked: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """The value of a query parameter that is true or false."""
+    """Returns the value of a query parameter that is true or false."""
     if name not in asked:
         return default
     if asked[name] not in _TRUTH:
@@ -60,7 +63,7 @@ def truth(asked: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def page_by_id(views: Iterable[V], asked: PageQuery, scope: str) -> Page[V]:
-    """A page of views in order of id. There are few: all of them were read."""
+    """Returns a page of views in order of id. There are few views, so all of them were read."""
     after = position_of(asked.cursor, scope, "")
     later = [view for view in views if view.id > after]
     return Page(*first_of(later, asked.limit, scope, at=lambda view: view.id, view=lambda view: view))

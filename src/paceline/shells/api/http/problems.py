@@ -9,7 +9,7 @@ from paceline.core.instants import to_text
 from paceline.core.schema import Instant
 
 RETRY_AFTER_S = 5
-"""Of a 503 that names no time itself."""
+"""Retry-After of a 503 whose error names no time itself."""
 
 
 class MethodNotAllowed(errors.PacelineError):
@@ -70,16 +70,17 @@ CODES: dict[str, type[errors.PacelineError]] = {
 
 
 class WrongField(msgspec.Struct, frozen=True):
-    """One wrong field: a JSON pointer into the body (or /query/…, /header/…) and what to do."""
+    """A wrong field: a JSON pointer into the body (or /query/…, /header/…) and what to do."""
 
     pointer: str
     detail: str
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """RFC 9457. Programs go by ``code``; people read ``detail``. The last four come with ``over_daily_credits``.
+    """A problem (RFC 9457). Programs use ``code``; people read ``detail``.
 
-    ``refusal``: the id under which `GET /v1/runs/{run}/why` explains it later.
+    The last four fields come with ``over_daily_credits``. ``refusal`` is the id under which `GET /v1/runs/{run}/why`
+    explains it later.
     """
 
     type: str
@@ -115,7 +116,7 @@ def internal() -> Internal:
 
 
 def retry_after_s(error: errors.PacelineError) -> int | None:
-    """The Retry-After of an answer, or None if it carries none."""
+    """Returns the Retry-After of the error's answer, or None if the answer has none."""
     if error.retry_after_s is not None:
         return max(1, error.retry_after_s)
     return RETRY_AFTER_S if error.status == 503 else None

@@ -1,4 +1,4 @@
-"""Readiness: a trial write tells whether the store can be written, within a bounded time even if the store hangs."""
+"""Readiness: a trial write shows whether the store can be written, within a bounded time even if the store hangs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from paceline.ports import Store
 T = TypeVar("T")
 
 WAIT_S = 1.5
-"""Longest wait for a trial write: /readyz answers within two seconds."""
+"""Longest wait for a trial write, so that /readyz answers within two seconds."""
 COUNTS_S = 0.5
-"""A successful trial write counts for so long."""
+"""For this long after a successful trial write no new one is made."""
 
 
 class Readiness:
-    """Belongs to one event loop. It has threads of its own, since all others may be waiting for the store."""
+    """Trial writes.
+
+    Belongs to one event loop, and has its own threads, since all others may be waiting for the store.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -31,7 +34,7 @@ class Readiness:
         self._succeeded_s = -float("inf")
 
     async def check(self, *, counts_s: float = COUNTS_S) -> None:
-        """Raises StoreUnavailable, or another error of a write, unless one has just succeeded."""
+        """Makes a trial write, unless one has just succeeded. Raises StoreUnavailable, or the error of the write."""
         if time.monotonic() - self._succeeded_s < counts_s:
             return
         if self._trial is None:
@@ -50,11 +53,11 @@ class Readiness:
         await trial
 
     async def look(self, job: Callable[[], T], *, wait_s: float) -> None:
-        """Runs the job in a thread and waits for it at most ``wait_s``; it may go on after that."""
+        """Runs the job in a thread and waits for it at most ``wait_s``; the job may go on after that."""
         await asyncio.wait([asyncio.get_running_loop().run_in_executor(self._looks, job)], timeout=wait_s)
 
     def close(self) -> None:
-        """Does not wait for requests that hang: they have their own time-outs."""
+        """Ends the threads without waiting for requests that hang: those have their own time-outs."""
         self._trials.shutdown(wait=False, cancel_futures=True)
         self._looks.shutdown(wait=False, cancel_futures=True)
 

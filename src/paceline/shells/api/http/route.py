@@ -1,4 +1,4 @@
-"""Routes, declared as decorators of their handlers: how each is reached, who may, what it takes and answers."""
+"""Routes, declared as decorators of their handlers: path, access, parameters, body and answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Access = Literal["open", "user", "admin"]
 Handler = Callable[[Call], Awaitable[Answer | Stream]]
 
 SMALL_BYTES_MAX = 1_048_576
-"""More than any single document can need."""
+"""Largest body by default: more than any single document can need."""
 READ_HEADERS = ("If-None-Match",)
 EDIT_HEADERS = ("If-Match",)
 PUT_HEADERS = ("If-Match", "If-None-Match")
@@ -31,26 +31,26 @@ class Group:
     """Routes that the documentation shows under one name, in the order in which they are declared.
 
     Its methods are decorators of handlers. ``more`` are further fields of ``Route``. ``answer`` is the body of the only
-    answer that is no problem, or a mapping of status to body where there are several.
+    answer that is no problem, or a mapping of status to body if there are several such answers.
     """
 
     name: str
     access: Access = "user"
     scopes: tuple[ScopeKind, ...] = ()
-    """Access and scopes of the routes that do not say otherwise."""
+    """Access and scopes of routes that declare none of their own."""
     routes: list[Route] = field(default_factory=list)
 
     def get(self, path: str, answer: Any, *, headers: tuple[str, ...] = (), **more: Any) -> Route:
-        """A route that reads. One that reads ``If-None-Match`` answers 304 to a client that is up to date."""
+        """Declares a route that reads. If it reads ``If-None-Match``, it answers 304 to a client that is up to date."""
         answers = {200: answer, 304: None} if "If-None-Match" in headers else {200: answer}
         return self._route("GET", path, answers, headers=headers, **more)
 
     def get_page(self, path: str, view: Any, **more: Any) -> Route:
-        """A route that reads a list, page by page."""
+        """Declares a route that reads a list, page by page."""
         return self.get(path, Page[view], paged=True, **more)
 
     def put(self, path: str, view: Any, *, problems: Problems = (), **more: Any) -> Route:
-        """A route that creates something (201) or replaces it (200), if the request's conditions hold."""
+        """Declares a route that creates something (201) or replaces it (200), if the request's conditions hold."""
         answers, problems = {200: view, 201: view}, (errors.RevisionMismatch, *problems)
         return self._route("PUT", path, answers, headers=PUT_HEADERS, problems=problems, **more)
 
@@ -77,7 +77,10 @@ async def _undeclared(_: Call) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A decorator: it adds the handler's route to its group. The first line of the docstring is its summary."""
+    """A route, and the decorator of its handler: it adds the route to its group.
+
+    The docstring's first line is the summary.
+    """
 
     group: Group
     method: str
@@ -87,29 +90,29 @@ class Route:
     Among several types, a str is the media type of another form of the same answer."""
     access: Access = "user"
     body: type | None = None
-    """Decoded before the handler is called."""
+    """Type of the body, which is decoded before the handler is called."""
     document: str | None = None
-    """Instead of ``body``: the name of a schema whose JSON the handler gets as bytes."""
+    """Name of a schema. The handler gets the body as bytes and decodes it itself; used instead of ``body``."""
     body_needed: bool = True
     body_bytes_max: int = SMALL_BYTES_MAX
-    """The setting of the same name limits it too."""
+    """Most bytes of the body; the setting of the same name limits it too."""
     streamed: bool = False
-    """The handler reads the body itself: one JSON document, or any number of lines with one JSON value each."""
+    """True if the handler reads the body itself: one JSON document, or any number of lines with one JSON value each."""
     paged: bool = False
     query: tuple[str, ...] = ()
     """Query parameters of the route, beyond those of every list."""
     waits: bool = False
-    """A slow answer is normal, as of a long poll, and is not logged."""
+    """True if slow answers are normal, as for a long poll; they are not logged."""
     headers: tuple[str, ...] = ()
     """Request headers that the handler reads."""
     problems: Problems = ()
-    """Problems beyond those that access, body and pages bring with them."""
+    """Problems of this route, beyond those that follow from access, body and pages."""
     hot: bool = False
-    """Matched before the others."""
+    """True if the route is matched before the others."""
     page: bool = False
-    """A page for people: a cookie says who is signed in, and problems are shown as pages."""
+    """True for a page of the dashboard: a cookie says who is signed in, and problems are shown as pages."""
     scopes: tuple[ScopeKind, ...] = ()
-    """Scopes of tokens that cover the route, beside ``read``, which covers every GET."""
+    """Scopes of tokens that may use the route, besides ``read``, which covers every GET."""
     handler: Handler = _undeclared
     summary: str = ""
 
@@ -128,7 +131,7 @@ class Route:
 
     @property
     def all_problems(self) -> Problems:
-        """Every problem that the route may answer with, except 405 and 500, which every route may."""
+        """Every problem that the route may answer with, except 405 and 500, which all routes may."""
         problems: list[type[PacelineError]] = [errors.InvalidInput]
         if self.access != "open":
             problems += [errors.Unauthenticated, errors.Throttled, errors.StoreUnavailable, errors.StoreDamaged]

@@ -1,4 +1,4 @@
-"""Serves the app: uvicorn on uvloop and httptools, with limits on heads, unread bodies and slow readers."""
+"""Serves the app with uvicorn on uvloop and httptools, and limits heads, unread bodies and slow readers."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ BODY_HEADERS = (b"content-length", b"transfer-encoding")
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """Limits every wait for a client: for a head, for a body that is not read, for an answer to be taken."""
+    """Limits every wait for a client: for its head, for a body that is not read, and for it to take the answer."""
 
     head_timeout_s = 15.0
     head_bytes_max = 65_536
     unread_bytes_max = 256 * 1024 * 1024
-    """So much of a body that was answered early (401, 413) is discarded before the connection is closed."""
+    """Bytes of a body that are discarded, after an early answer (401, 413), before the connection is closed."""
     linger_s = 2.0
-    """And for so long at most. If the connection were closed at once, the client might lose the answer."""
+    """Seconds for which they are discarded. If the connection closed at once, the client might lose the answer."""
     answer_timeout_s = 30.0
-    """The connection is cut if the client takes nothing of its answer for so long."""
+    """The connection is cut if the client takes nothing of its answer for this long."""
     door = ConnectionLimits(connections_max=1_000, per_address_max=500)
 
     _entered = False
     _deaf = False
-    """Further data is discarded without an answer."""
+    """True once further data is discarded without an answer."""
     _in_head = False
     _head_bytes = 0
     _unread_bytes = 0
@@ -124,7 +124,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return self._in_head or cycle is None or (cycle.response_complete and not cycle.more_body)
 
     def _turn_away(self, reason: str) -> None:
-        """Refuses the connection with a 503 before anything is read."""
+        """Refuses the connection with a 503, before anything is read."""
         if len(self.connections) > 2 * self.door.connections_max:
             self.transport.abort()  # even answering would take too many connections
             return
@@ -136,7 +136,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self.linger()
 
     def linger(self) -> None:
-        """Stops answering: the client may still read its answer, and the rest of its data is discarded."""
+        """Stops answering. The client may still read its answer; the rest of its data is discarded."""
         self._deaf = True
         if self.transport.is_closing() or self._end_timer is not None:
             return
@@ -161,7 +161,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._abort_later(self.linger_s)
 
     def _abort_later(self, seconds: float) -> None:
-        """Aborts after a while: a closing transport waits for ever for a client that reads nothing."""
+        """Aborts after a while: a closing transport would wait for ever for a client that reads nothing."""
         if self._end_timer is None:
             self._end_timer = self.loop.call_later(seconds, self.transport.abort)
 
@@ -184,7 +184,7 @@ class _Lingering:
 
 
 def _closing_early_answers(app: ASGI3Application, cycle: RequestResponseCycle) -> ASGI3Application:
-    """Says ``Connection: close`` in answers that do not wait for the end of the body."""
+    """Adds ``Connection: close`` to answers that are sent before the body has ended."""
 
     async def bounded(scope: Any, receive: Any, send: Any) -> None:
         async def send_on(message: Any) -> None:
@@ -198,7 +198,7 @@ def _closing_early_answers(app: ASGI3Application, cycle: RequestResponseCycle) -
 
 
 def _ending_when_cut(app: ASGI3Application, cycle: RequestResponseCycle) -> ASGI3Application:
-    """Closes the connection of a request that is cancelled, which happens only when the server ends."""
+    """Closes the connection of a cancelled request. Requests are cancelled only when the server ends."""
 
     async def ended(scope: Any, receive: Any, send: Any) -> None:
         try:
@@ -221,7 +221,7 @@ def _protocol(settings: Settings) -> type[BoundedProtocol]:
 
 
 def server_config(app: ASGIApp, settings: Settings, *, tls: Tls | None = None, **overrides: Any) -> uvicorn.Config:
-    """For ``uvicorn.Server``. Logging is ours, so uvicorn configures none and writes no access log."""
+    """Returns the configuration for ``uvicorn.Server``. Paceline logs itself, so uvicorn's logs are off."""
     options: dict[str, Any] = {
         "host": settings.host,
         "port": settings.port,

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the table of routes."""
+"""Makes the OpenAPI 3.1 document from the table of routes."""
 
 from __future__ import annotations
 
@@ -34,45 +34,48 @@ _PATH_TEXTS = {
     "provider": "The provider's id.",
     "batch": "The batch's id.",
     "record": "The record's id.",
-    "date": "The day's date, as `2026-11-15`.",
+    "date": "The day's date, such as `2026-11-15`.",
     "run": "The run's id, percent-encoded: `user/monitor#generation@counter` or `batch/record@date`.",
     "token_id": "The token's id, as the list of tokens shows it.",
     "job": "The job's id.",
-    "account": "The account's id, a name of your own for it.",
+    "account": "The account's id, a name that you choose.",
     "key_id": "The key's id, as its account shows it.",
 }
 _HEADER_TEXTS = {
-    "If-Match": "An ETag: the write counts only if the thing is still as that ETag says. `*`: only if it exists.",
-    "Idempotency-Key": "Of your own choice, 1 to 255 printable characters: under one key a job is submitted once.",
+    "If-Match": "An ETag: the write is done only if the resource still has it. `*`: only if it exists.",
+    "Idempotency-Key": "Chosen by you, 1 to 255 printable characters: with the same key a job is submitted once.",
     "If-None-Match": "PUT with `*`: only if it does not exist. GET with an ETag: 304 if nothing has changed.",
 }
 
 _DOCUMENTS = (ProviderSpec, BatchSpec, AccountSpec, JobBody, MonitorPatchBody, RecordsBody)
-"""Bodies that handlers get as bytes, because core parses them."""
+"""Types of bodies that handlers get as bytes, because core parses them."""
 _QUERIES: dict[str, tuple[str, Schema]] = {
     "state": ("Only runs in this state.", ref("CallState")),
     "provider": ("Only those of this provider.", ID),
     "batch": ("Only those of this batch.", ID),
-    "active": ("Only records that run, or only those that do not.", {"enum": ["true", "false"]}),
+    "active": ("Only active records, or only inactive ones.", {"enum": ["true", "false"]}),
     "date": ("Only those of this date; with `batch`.", {"type": "string", "format": "date"}),
-    "dry_run": ("`true`: say what would happen, and change nothing.", {"type": "boolean", "default": False}),
-    "count": ("How many times.", {"type": "integer", "minimum": 1, "maximum": TIMES_MAX, "default": TIMES_DEFAULT}),
-    "tag": ("Only those with this tag.", {"type": "string", "maxLength": TAG_CHARS_MAX}),
-    "health": ("Only those of this health.", {"type": "string", "enum": list(get_args(Health))}),
-    "kind": ("Only those of this kind of check.", {"type": "string", "enum": list(get_args(Kind))}),
-    "q": ("Part of the id or the address, in any case.", {"type": "string", "maxLength": TEXT_CHARS_MAX}),
+    "dry_run": ("`true`: reports what would happen, and changes nothing.", {"type": "boolean", "default": False}),
+    "count": (
+        "How many times to return.",
+        {"type": "integer", "minimum": 1, "maximum": TIMES_MAX, "default": TIMES_DEFAULT},
+    ),
+    "tag": ("Only monitors with this tag.", {"type": "string", "maxLength": TAG_CHARS_MAX}),
+    "health": ("Only monitors with this health.", {"type": "string", "enum": list(get_args(Health))}),
+    "kind": ("Only monitors with this kind of check.", {"type": "string", "enum": list(get_args(Kind))}),
+    "q": ("Part of the id or the address; case does not matter.", {"type": "string", "maxLength": TEXT_CHARS_MAX}),
     "sort": ("The order of the list.", {"type": "string", "enum": list(get_args(Sort)), "default": "id"}),
-    "user": ("Whose: for admins, or `me`.", ID),
-    "figures": ("`true`: with figures, such as uptime and latency.", {"type": "boolean", "default": False}),
-    "hours": ("How far to look; 24 if not given.", {"type": "integer", "minimum": 1, "maximum": 48}),
-    "measurements": ("`false`: leave them out.", {"type": "boolean", "default": True}),
+    "user": ("The user: `me`, or for admins anybody.", ID),
+    "figures": ("`true`: adds figures, such as uptime and latency.", {"type": "boolean", "default": False}),
+    "hours": ("How many hours to show; 24 by default.", {"type": "integer", "minimum": 1, "maximum": 48}),
+    "measurements": ("`false`: leaves the measurements out.", {"type": "boolean", "default": True}),
     "merged": ("One line for each target, with all its results.", {"type": "string", "const": "target"}),
     "check": (
-        "`false`: add the key without asking RIPE.",
+        "`false`: adds the key without asking RIPE.",
         {"type": "boolean", "default": True},
     ),
     "format": (
-        "One JSON document to a line, or CSV.",
+        "One JSON document per line, or CSV.",
         {"type": "string", "enum": list(get_args(Format)), "default": "ndjson"},
     ),
 }
@@ -84,7 +87,7 @@ _QUERIES_OF: dict[str, dict[str, tuple[str, Schema]]] = {
         )
     }
 }
-"""By operation: parameters that mean something else there than elsewhere."""
+"""Parameters, by operation, that mean something else there than in other operations."""
 _LINES = "application/x-ndjson"
 _TAGGED = ("MonitorView", "ProviderView", "BatchView", "AccountView", "ChannelView")
 
@@ -116,25 +119,25 @@ def openapi_document(routes: Iterable[Route]) -> dict[str, Any]:
 
 
 def _types(table: list[Route]) -> list[Any]:
-    """Every type that a route takes or answers with."""
+    """Returns every type that a route takes or answers with."""
     answers = [kind for route in table for answer in route.answers.values() for kind in _kinds(answer)]
     return [Problem, *_DOCUMENTS, *answers, *(route.body for route in table if route.body is not None)]
 
 
 def _kinds(answer: Any) -> tuple[Any, ...]:
-    """The types that an answer may have; none for a text and for no body."""
+    """Returns the types that an answer may have; none for a text and for no body."""
     kinds = answer if isinstance(answer, tuple) else (answer,)
     return tuple(kind for kind in kinds if kind is not None and not isinstance(kind, str))
 
 
 def _media_types(answer: Any) -> list[str]:
-    """The media types of texts that an answer may be."""
+    """Returns the media types of the texts that an answer may be."""
     texts = [one for one in (answer if isinstance(answer, tuple) else (answer,)) if isinstance(one, str)]
     return [media for text in texts for media in text.split(", ")]
 
 
 def _examples(table: list[Route], schemas: dict[str, Schema], found: dict[Any, Schema]) -> dict[str, Any]:
-    """The examples of answers by the name of their schema, and those of problems by their code."""
+    """Returns the examples of answers by the name of their schema, and those of problems by their code."""
     answers = {
         name_of(found[kind]): {"value": example_of(found[kind], schemas)}
         for route in table
@@ -156,7 +159,7 @@ def _operation(route: Route, schemas: dict[str, Schema], found: dict[Any, Schema
     if route.access == "open":
         operation["security"] = []
     else:
-        who = "Admins only." if route.access == "admin" else "Users see their own; admins everybody's."
+        who = "Admins only." if route.access == "admin" else "Users reach only what they own; admins reach everything."
         operation["description"] = who
     if parameters := _parameters(route):
         operation["parameters"] = parameters
@@ -172,7 +175,7 @@ def _body(route: Route, schemas: dict[str, Schema]) -> Schema:
     examples = {title: {"value": example} for title, example in written.items()}
     content: Schema = {"application/json": {"schema": ref(name), "examples": examples}}
     if route.streamed:
-        lines = {"type": "string", "description": "One item to a line; any number of lines."}
+        lines = {"type": "string", "description": "One item per line, any number of lines."}
         content[_LINES] = {"schema": lines, "example": RECORD_LINES}
     return content
 
@@ -255,11 +258,11 @@ def _answer_headers(route: Route, status: int) -> dict[str, Any]:
     text = {"schema": {"type": "string"}}
     headers: dict[str, Any] = {}
     if any(getattr(kind, "__name__", "") in _TAGGED for kind in _kinds(route.answers.get(status))):
-        headers["ETag"] = {"description": "Names this one of those that had its id, and its revision.", **text}
+        headers["ETag"] = {"description": "Identifies the definition and its revision.", **text}
     elif status == 304:
-        headers["ETag"] = {"description": "The one that the request named.", **text}
+        headers["ETag"] = {"description": "The ETag of the request.", **text}
     elif status == 200 and 304 in route.answers:
-        headers["ETag"] = {"description": "Of the bytes of the answer.", **text}
+        headers["ETag"] = {"description": "A hash of the answer.", **text}
     if status == 201 or (status == 202 and route.method == "POST"):
-        headers["Location"] = {"description": "Where it can be read.", **text}
+        headers["Location"] = {"description": "The address of the new resource.", **text}
     return headers

@@ -1,4 +1,4 @@
-"""The pages about the API: /docs and /openapi.json. Made once, with nothing from elsewhere."""
+"""Pages about the API, /docs and /openapi.json. They are made once and load nothing from other sites."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CODE = re.compile(r"`([^`]*)`")
 
 
 def documentation_routes(routes: Iterable[Route]) -> tuple[Route, ...]:
-    """They stand beside the table, because they are about it."""
+    """Returns the routes of both pages. They are no part of the table of routes, because they describe it."""
     document = openapi_document(routes)
     return (
         _page("/openapi.json", "openapi", "application/json", msgspec.json.encode(document)),
@@ -43,7 +43,7 @@ def documentation_routes(routes: Iterable[Route]) -> tuple[Route, ...]:
 
 
 def docs_page(document: dict[str, Any]) -> str:
-    """The OpenAPI document as a page to read."""
+    """Returns the OpenAPI document as a page to read."""
     groups: dict[str, list[str]] = {}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
@@ -101,13 +101,13 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
 
 
 def _body_example(body: dict[str, Any]) -> str:
-    """The first example of the body."""
+    """Returns the first example of the body, as HTML."""
     example, *_ = body["content"]["application/json"]["examples"].values()
     return f"<pre>{escape(_json(example['value']))}</pre>"
 
 
 def _link(holder: dict[str, Any]) -> str:
-    """To the schema of the holder's content, if it has one with a name."""
+    """Returns a link to the schema of the holder's content, or nothing if that schema has no name."""
     for media in holder.get("content", {}).values():
         name = media["schema"].get("$ref", "").rpartition("/")[2]
         if name:
@@ -144,5 +144,5 @@ def _html(title: str, body: str) -> str:
 
 
 def _text(text: str) -> str:
-    """Escaped; what stands in backticks is code."""
+    """Returns the text escaped, with the parts in backticks as code."""
     return _CODE.sub(r"<code>\1</code>", escape(text))

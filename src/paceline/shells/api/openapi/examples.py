@@ -1,4 +1,4 @@
-"""Examples of the OpenAPI document: bodies as people write them, answers assembled from their schemas."""
+"""Examples of the OpenAPI document: bodies as people write them, and answers assembled from their schemas."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "TagSilenceBody": {"standard": {"tag": "web", "for": "30m"}},
     "UserPatchBody": {"standard": {"daily_credits": 200_000}},
 }
-"""By the name of the body's schema: what each example shows, and the example. A test sends all of them to a server."""
+"""Examples of bodies, each with its title, by the name of the schema. A test sends all of them to a server."""
 
 TEXTS = {
     "application/x-ndjson": {"example": f'{{"run":"{CALL_RUN}","state":"done"}}\n'},
@@ -170,7 +170,7 @@ _BY_FIELD: dict[str, Any] = {
     "webhook": None,
     "window": "6h",
 }
-"""Values of fields by name; None: null, or left out where the field may be."""
+"""Example values of fields by name. None means null, or left out if the field is optional."""
 _BY_SCHEMA: dict[str, dict[str, Any]] = {
     "AccountView": {
         "id": "lab",
@@ -280,11 +280,11 @@ _BY_SCHEMA: dict[str, dict[str, Any]] = {
     },
     "UserView": {"id": "alice", "daily_credits": 100_000, "monitors": 1},
 }
-"""The same for one schema alone, where the name of the field says too little."""
+"""Example values for one schema alone, used if the name of the field is not enough."""
 
 
 def example_of(schema: Schema, schemas: dict[str, Schema], name: str = "") -> Any:
-    """A value that fits the schema, whose own name is ``name``: from the tables above, else from what it says."""
+    """Returns an example that fits the schema. ``name`` is the schema's name. The tables above come first."""
     if "$ref" in schema:
         name = name_of(schema)
         return example_of(schemas[name], schemas, name)
@@ -310,7 +310,7 @@ def example_of(schema: Schema, schemas: dict[str, Schema], name: str = "") -> An
 
 
 def problem_example(error: type[PacelineError]) -> dict[str, Any]:
-    """The problem document of an error."""
+    """Returns an example of the problem document of an error."""
     problem: dict[str, Any] = {
         "type": f"/docs#error-{error.code}",
         "title": error.title,

@@ -1,4 +1,4 @@
-"""JSON schemas of the API's types, as msgspec writes them, in the form that generators of clients use best."""
+"""JSON schemas of the API's types, as msgspec writes them, in the form that suits generators of clients."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EITHER: dict[str, tuple[type, ...]] = {
     "MonitorBody": (documents.IntervalMonitor, documents.CronMonitor),
     "BulkItem": (documents.IntervalItem, documents.CronItem),
 }
-"""Schemas that are one of several types, which no field tells apart."""
+"""Schemas that are one of several types without a field that tells the types apart."""
 ENUMS: dict[str, Any] = {
     "CallState": CallState,
     "DayState": DayState,
@@ -38,9 +38,9 @@ ENUMS: dict[str, Any] = {
     "Role": Role,
     "TerminalState": TerminalState,
 }
-"""Sets of values that several schemas use: one type in a generated client, in the order of the docs."""
+"""Sets of values that several schemas use: each is one type in a generated client, in the order of the docs."""
 _PARTS = (documents.OutcomeItem, documents.Record)
-"""Types that other types name only by a reference, because handlers decode them one by one."""
+"""Types that others only refer to, because handlers decode them one by one."""
 _CHECK: Any = HttpCheck | TcpCheck | DnsCheck | TlsCheck | documents.OutgoingCheck
 _ENUM_NAMES = {frozenset(get_args(choices)): name for name, choices in ENUMS.items()}
 _TEMPLATE = "#/components/schemas/{name}"
@@ -52,12 +52,12 @@ def ref(name: str) -> Schema:
 
 
 def name_of(reference: Schema) -> str:
-    """The name of the schema that is referred to."""
+    """Returns the name of the schema that the reference points to."""
     return str(reference["$ref"]).rpartition("/")[2]
 
 
 def schemas_of(types: Iterable[Any]) -> tuple[dict[str, Schema], dict[Any, Schema]]:
-    """All schemas by name, and for each of the types the schema that stands where it is used."""
+    """Returns all schemas by name, and for each of the types the schema to use in its place."""
     either = [one for choices in EITHER.values() for one in choices]
     wanted = list(dict.fromkeys([*types, *_PARTS, *either, _CHECK]))
     used, components = msgspec.json.schema_components(wanted, ref_template=_TEMPLATE)
@@ -74,19 +74,19 @@ def schemas_of(types: Iterable[Any]) -> tuple[dict[str, Schema], dict[Any, Schem
 
 
 def _complete(schemas: dict[str, Schema]) -> None:
-    """Adds to the schemas what no type says."""
+    """Adds details that the types do not have."""
     del schemas["HttpCheck"]["properties"]["sealed"]  # only stored checks have it
     schemas["MonitorView"]["properties"]["check"] = ref("Check")
     schemas["OutgoingItem"]["properties"]["check"] = ref("OutgoingCheck")
 
 
 def _name(name: str) -> str:
-    """The name of a type; of a page of ``MonitorView``, MonitorPage."""
+    """Returns the name of a type's schema; a page of ``MonitorView`` is named MonitorPage."""
     return _PAGE.sub(r"\1Page", name)
 
 
 def _plain(schema: Any) -> Any:
-    """The schema as generators like it: enums with a type and, if several schemas share one, under one name."""
+    """Returns the schema in the form that suits generators: enums have a type, and shared ones have a name."""
     if isinstance(schema, list):
         return [_plain(part) for part in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""``paceline ahead``: its options. What it does is imported when it runs, so that other commands start fast."""
+"""Options of ``paceline ahead``. Its code is imported only when it runs, so that other commands start fast."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from paceline.core.ahead.hours import HOURS_DEFAULT, HOURS_MAX
 from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.options import option
 
-HoursOption = Annotated[int, option("N", "How far to look.", "--hours", min=1, max=HOURS_MAX)]
+HoursOption = Annotated[int, option("N", "How many hours to show.", "--hours", min=1, max=HOURS_MAX)]
 OfUserOption = Annotated[
-    str | None, option("USER", "Of this user alone. [default: $PACELINE_USER, or everybody]", "--user")
+    str | None, option("USER", "Only this user's. [default: $PACELINE_USER, or all users]", "--user")
 ]
 
 

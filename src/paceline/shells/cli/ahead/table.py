@@ -40,7 +40,7 @@ def show(call: Call, *, hours: int, user: str | None) -> None:
 
 
 def _rows(windows: Sequence[AheadWindow]) -> list[AheadWindow]:
-    """Windows put together, so that all of them fit a screen."""
+    """Returns the windows, joined so that all of them fit on a screen."""
     size = -(-len(windows) // ROWS_MAX)
     return [_together(windows[at : at + size]) for at in range(0, len(windows), size)]
 
@@ -58,7 +58,7 @@ def _together(windows: Sequence[AheadWindow]) -> AheadWindow:
 
 def _note(view: AheadView) -> Note | None:
     if view.left_out:
-        return Note(f"{view.left_out} monitors are left out: their cadences are too many.")
+        return Note(f"{view.left_out} monitors are left out: there are too many different cadences.")
     return None if view.complete else Note("Not everything is counted yet; the daemon counts the rest.")
 
 
@@ -67,5 +67,5 @@ def _starts(one: AheadMinute) -> int:
 
 
 def _short(instant: str) -> str:
-    """Day and minute."""
+    """Returns day and minute."""
     return f"{instant[5:10]} {instant[11:16]}"

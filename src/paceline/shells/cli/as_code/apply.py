@@ -1,4 +1,4 @@
-"""Applies files of definitions: compares, asks before it removes, puts and removes, and says what became of each."""
+"""Applies files of definitions: compares, asks before it removes, puts and removes, and reports on each."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SHOWN_CHARS_MAX = 100
 
 
 class FieldChange(msgspec.Struct, frozen=True):
-    """A field that differs, with its values as text; None: it is not there."""
+    """A field that differs, with its values as text. None: the field does not exist."""
 
     field: str
     before: str | None
@@ -42,7 +42,7 @@ class FieldChange(msgspec.Struct, frozen=True):
 
 
 class Applied(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one definition, or would."""
+    """One definition, and what was done to it, or would be."""
 
     kind: str
     user: str
@@ -54,7 +54,11 @@ class Applied(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ApplyReport(msgspec.Struct, frozen=True):
-    """``items`` has all but those that are unchanged or left. ``left``: not in the files, and still there."""
+    """Result of an apply.
+
+    ``items`` has all definitions except those that are unchanged or left. ``left`` counts those that exist but are not
+    in the files.
+    """
 
     dry_run: bool
     created: int
@@ -67,7 +71,7 @@ class ApplyReport(msgspec.Struct, frozen=True):
 
 
 class Terms(NamedTuple):
-    """How to apply: see the options of the command."""
+    """Options of the command."""
 
     files: Sequence[Path]
     dry_run: bool = False
@@ -77,7 +81,7 @@ class Terms(NamedTuple):
 
 
 def apply(call: Call, terms: Terms) -> int:
-    """Makes what the files declare, prints what differed, and returns the exit code."""
+    """Makes the definitions as the files declare them, prints the differences, and returns the exit code."""
 
     def on_store(system: System) -> ApplyReport:
         return apply_to(StoreSide(system), terms, lambda: owner_id(system, terms.user))
@@ -92,7 +96,7 @@ def apply(call: Call, terms: Terms) -> int:
 
 
 def apply_to(side: Side, terms: Terms, owner: Callable[[], str]) -> ApplyReport:
-    """Applies the files to one side. ``owner``: whose is what stands outside of ``users``."""
+    """Applies the files to one side. ``owner``: the user of definitions outside of ``users``."""
     declared = read_declarations(terms.files, os.environ, user=owner)
     acts = plan(declared.wanted, _there(side, declared), prunes=declared.scopes if terms.prune else ())
     if terms.dry_run:
@@ -103,7 +107,7 @@ def apply_to(side: Side, terms: Terms, owner: Callable[[], str]) -> ApplyReport:
 
 
 def _there(side: Side, declared: Declarations) -> dict[Name, Normal]:
-    """What there is of the kinds and users that the files name."""
+    """Returns the existing definitions of the kinds and users that the files name."""
     return {
         Name(kind, user, item_id): normal(kind, document)
         for kind, user in sorted(declared.scopes)
@@ -112,19 +116,19 @@ def _there(side: Side, declared: Declarations) -> dict[Name, Normal]:
 
 
 def _confirm(removals: Sequence[Act]) -> None:
-    """InvalidInput unless a person at a terminal agrees."""
+    """Raises InvalidInput unless a person at a terminal agrees."""
     if not removals:
         return
     names = ", ".join(str(act.name) for act in removals[:10]) + (" …" if len(removals) > 10 else "")
     if not sys.stdin.isatty():
         raise InvalidInput(f"Nothing was changed: {len(removals)} would be removed ({names}). Add --yes to agree.")
-    print(f"These are removed: {names}", file=sys.stderr)
+    print(f"These will be removed: {names}", file=sys.stderr)
     if input(f"Remove {len(removals)}? [y/N] ").strip().lower() not in ("y", "yes"):
         raise InvalidInput("Nothing was changed.")
 
 
 def _carry_out(side: Side, acts: Sequence[Act], declared: Declarations) -> Iterator[tuple[Name, Done]]:
-    """Puts and removes in the order of the acts; what is refused does not stop the rest."""
+    """Puts and removes in the order of the acts. A refused definition does not stop the rest."""
     puts = [act.name for act in acts if act.action in ("create", "change", "give_secrets")]
     for _, group in groupby(puts, key=lambda name: name[:2]):
         names = list(group)
@@ -172,7 +176,7 @@ def _applied(act: Act, declared: Declarations, done: Done | None) -> Applied:
 
 
 def _field(change: Change, written: Any) -> FieldChange:
-    """The values as text. What comes from the environment is shown by its name."""
+    """Returns the change with its values as text. Values from the environment are shown by the variable's name."""
     after, as_written = change.after, look_up(written, change.pointer)
     if after != HIDDEN and as_written is not MISSING and "${" in _text(as_written):
         after = as_written
@@ -197,7 +201,7 @@ def _lines(report: ApplyReport) -> Iterator[str | Note]:
     counts = ", ".join(f"{count} {word}" for word in counted if (count := getattr(report, word)))
     yield f"{'Dry run, nothing was changed: ' if report.dry_run else ''}{counts or 'nothing to do'}."
     if report.left:
-        yield Note(f"{report.left} more are there and not in the files; --prune removes them.")
+        yield Note(f"{report.left} more exist that are not in the files; --prune removes them.")
 
 
 def _cut(text: str | None) -> str:

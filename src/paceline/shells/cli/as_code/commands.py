@@ -13,7 +13,8 @@ from paceline.shells.cli.options import UserOption, flag, option
 FilesOption = Annotated[list[Path], option("FILE", "YAML file; - reads stdin. May be repeated.", "-f", "--file")]
 DryRunOption = Annotated[bool, flag("--dry-run", "Change nothing; exit code 5 if there are differences, else 0.")]
 PruneOption = Annotated[
-    bool, flag("--prune", "Remove what the files leave out, of the kinds and users that they name, and nothing else.")
+    bool,
+    flag("--prune", "Also remove definitions that the files leave out, only of kinds and users that the files name."),
 ]
 YesOption = Annotated[bool, flag("--yes", "Remove without asking.")]
 
@@ -31,7 +32,7 @@ def apply(
     yes: YesOption = False,
     user: UserOption = None,
 ) -> int:
-    """Make monitors, channels, providers and batches as YAML files declare them, and say what differed."""
+    """Make monitors, channels, providers and batches match YAML files, and print the differences."""
     from paceline.shells.cli.as_code.apply import Terms
     from paceline.shells.cli.as_code.apply import apply as apply_files
 

@@ -1,4 +1,4 @@
-"""What files declare: definitions by name, and of which kinds and users they speak."""
+"""Reads declarations from files: definitions by name, and the kinds and users that the files cover."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SECTIONS: Mapping[str, Kind] = {
     "channels": "channel",
     "monitors": "monitor",
 }
-"""The words of a file, and the kind of what stands below each."""
+"""Kind of the definitions in each section of a file."""
 USERS = "users"
 
 
 class Declarations(NamedTuple):
-    """``scopes``: kinds and users of which the files say what there is."""
+    """Definitions of the files. ``scopes``: kinds and users that the files declare completely."""
 
     parts: Mapping[Name, Part]
     wanted: Mapping[Name, Normal]
@@ -32,9 +32,9 @@ class Declarations(NamedTuple):
 def read_declarations(
     files: Iterable[Path], environment: Mapping[str, str], *, user: Callable[[], str]
 ) -> Declarations:
-    """All definitions of these files. ``user``: whose the channels and monitors are that stand outside of ``users``.
+    """Returns all definitions of these files. ``user`` returns the owner of channels and monitors outside of ``users``.
 
-    InvalidInput names every wrong field with its file and line.
+    Raises InvalidInput, which names every wrong field with its file and line.
     """
     parts: dict[Name, Part] = {}
     scopes: set[tuple[Kind, str]] = set()
@@ -51,7 +51,7 @@ def read_declarations(
 
 
 def _sections(root: Part, user: Callable[[], str]) -> Iterable[tuple[Kind, str, Part]]:
-    """Each section of a file with its kind and user."""
+    """Yields each section of a file with its kind and user."""
     for word, section in root.items().items():
         kind = SECTIONS.get(word)
         if word == USERS:
@@ -89,7 +89,7 @@ def _normals(parts: Mapping[Name, Part]) -> dict[Name, Normal]:
 
 
 def _located(part: Part, error: InvalidInput) -> list[FieldProblem]:
-    """The problems with their lines; those that come from the file itself have theirs already."""
+    """Returns the problems with their lines. Problems of the file itself already have theirs."""
     if not error.errors:
         return [part.field_problem(error.detail)]
     return [

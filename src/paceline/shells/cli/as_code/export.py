@@ -1,4 +1,4 @@
-"""``paceline export --as-code``: what is declared as a file that ``paceline apply`` takes."""
+"""``paceline export --as-code``: writes the definitions as a file for ``paceline apply``."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _WORDS = {kind: word for word, kind in SECTIONS.items()}
 
 
 def as_code(call: Call, user: str | None) -> str:
-    """The file's text: everything that may be read, or what one user has."""
+    """Returns the text of the file: all definitions that may be read, or those of one user."""
     return call.answer(lambda at: text_of(StoreSide(at), user), lambda remote: text_of(RestSide(remote), user))
 
 
 def text_of(side: Side, user: str | None = None) -> str:
-    """The file's text, of one side. The same definitions give the same text."""
+    """Returns the text of the file for one side. The same definitions give the same text."""
     whole: dict[str, Any] = {}
     of_users: dict[str, Any] = {}
     for kind, owner in side.scopes() if user is None else [(kind, user) for kind in sorted(OF_USERS)]:

@@ -1,4 +1,4 @@
-"""Where definitions are applied to and exported from: the store, or a Paceline elsewhere over REST."""
+"""Sides of apply and export: the store, or another Paceline over REST."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LISTS: dict[Kind, str] = {
 
 
 class Done(NamedTuple):
-    """What became of a put: its disposition, or why it was refused."""
+    """Result of a put: its disposition, or why it was refused."""
 
     disposition: str = ""
     error: str = ""
@@ -49,13 +49,13 @@ class Done(NamedTuple):
 
 
 class Side(Protocol):
-    """What apply and export need. Definitions come and go as documents."""
+    """Source and target of apply and export. Definitions are passed as documents."""
 
     def scopes(self) -> list[tuple[Kind, str]]:
-        """Kinds and users that may be read."""
+        """Returns the kinds and users that may be read."""
 
     def there(self, kind: Kind, user: str) -> dict[str, Document]:
-        """Definitions of one kind, of one user if they belong to users, by id; secrets are masked."""
+        """Returns definitions of one kind (and of one user, if users own them) by id, with secrets masked."""
 
     def put(self, puts: Sequence[tuple[Name, Document]]) -> list[Done]:
         """Creates or replaces definitions of one kind and user."""
@@ -166,7 +166,7 @@ class RestSide:
 
     def _remove(self, name: Name) -> str:
         path, names = _path(name)
-        self._remote.ask("DELETE", path, Document, **names)  # that of a batch answers how far it has come
+        self._remote.ask("DELETE", path, Document, **names)  # removing a batch answers with its progress
         return "removed"
 
     def _put_one(self, name: Name, document: Document) -> str:
@@ -202,7 +202,7 @@ def _shown(kind: Kind, view: Any) -> Document:
 
 
 def _caught(act: Callable[[], str]) -> Done:
-    """Does it; an error ends this one alone."""
+    """Calls ``act``. Returns its disposition, or its error as a value."""
     try:
         return Done(act())
     except (PacelineError, RemoteError) as error:

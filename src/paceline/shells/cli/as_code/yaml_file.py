@@ -1,6 +1,7 @@
-"""Reads YAML as plain values, with the line of each: no tags, no key twice, bounded in size, depth and aliases.
+"""Reads YAML as plain values with their lines: no tags, no duplicate keys, limited size, depth and aliases.
 
-Plain scalars mean what they mean in JSON: 02:00 and yes are texts. ``${NAME}`` in a text is taken from the environment.
+Plain scalars mean what they mean in JSON: 02:00 and yes are texts. ``${NAME}`` in a text is a variable of the
+environment.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from paceline.shells.cli.files import read_input
 FILE_BYTES_MAX = 16 * 1024 * 1024
 LEVELS_MAX = 40
 NODES_MAX = 1_000_000
-"""With aliases written out."""
+"""Most values of a file, with its aliases written out."""
 MERGE = "<<"
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _TEXT_TAG = "tag:yaml.org,2002:str"
@@ -33,22 +34,22 @@ _VARIABLE = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class Part(NamedTuple):
-    """A value of a file with its place. Its parts are made as they are asked for."""
+    """A value of a file with its place. Parts of it are made on demand."""
 
     file: YamlFile
     node: Node
     pointer: str
 
     def value(self) -> Any:
-        """The value, with variables of the environment filled in."""
+        """Returns the value, with variables of the environment filled in."""
         return self.file.value(self.node, self.pointer)
 
     def written(self) -> Any:
-        """The value as it is written, with the names of variables: for showing."""
+        """Returns the value as it is written, with the names of variables, to show it."""
         return self.file.value(self.node, self.pointer, expand=False)
 
     def items(self) -> dict[str, Part]:
-        """The parts of a mapping; of an empty value, none."""
+        """Returns the parts of a mapping; none for an empty value."""
         if isinstance(self.node, ScalarNode) and self.file.value(self.node, self.pointer) is None:
             return {}
         if not isinstance(self.node, MappingNode):
@@ -60,7 +61,7 @@ class Part(NamedTuple):
         return InvalidInput.of(self.field_problem(detail, pointer))
 
     def field_problem(self, detail: str, pointer: str = "") -> FieldProblem:
-        """A problem of the value, or of what the pointer leads to in it, with its line."""
+        """Returns a problem of the value, or of the part that the pointer names, with its line."""
         node = self.node
         for name in pointer.split("/")[1:]:
             node = self.file.below(node, name.replace("~1", "/").replace("~0", "~"))
@@ -68,7 +69,7 @@ class Part(NamedTuple):
 
 
 class YamlFile:
-    """One file. ``environment``: what ``${NAME}`` stands for."""
+    """One file. ``environment`` has the values for ``${NAME}``."""
 
     def __init__(self, path: Path, environment: Mapping[str, str]) -> None:
         self._path = path
@@ -83,7 +84,7 @@ class YamlFile:
             where = f"{path}:{mark.line + 1}" if mark else str(path)
             raise InvalidInput.of(FieldProblem(where, f"not YAML: {error.problem or error.context}")) from None
         except (yaml.YAMLError, UnicodeDecodeError):
-            raise InvalidInput.of(FieldProblem(str(path), "not YAML: it has characters that no text has")) from None
+            raise InvalidInput.of(FieldProblem(str(path), "not YAML: it has characters that are not allowed")) from None
 
     def root(self) -> Part:
         return Part(self, self._root or ScalarNode(f"{_TAGS}null", ""), "")
@@ -115,7 +116,7 @@ class YamlFile:
                 return self._scalar(node, pointer, expand=expand)
 
     def pairs(self, node: MappingNode, pointer: str, depth: int = 0) -> dict[str, Node]:
-        """The parts of a mapping by name. What ``<<`` brings stands behind what the mapping itself has."""
+        """Returns the parts of a mapping by name. Its own parts win over those that ``<<`` merges in."""
         own: dict[str, Node] = {}
         brought: dict[str, Node] = {}
         for key, value in node.value:
@@ -131,7 +132,7 @@ class YamlFile:
         return brought | own
 
     def below(self, node: Node, name: str) -> Node:
-        """The part of this name or number; the value itself if it has none."""
+        """Returns the part of this name or number; the value itself if there is no such part."""
         if isinstance(node, MappingNode):
             return self.pairs(node, "").get(name, node)
         if isinstance(node, SequenceNode) and name.isdecimal() and int(name) < len(node.value):
@@ -173,12 +174,15 @@ class YamlFile:
 
 
 def _is_plain(node: ScalarNode) -> bool:
-    """True if it has no quotes and is no block. libyaml and the parser in Python say so in different ways."""
+    """True if the scalar has no quotes and is no block.
+
+    libyaml and the parser in Python show this in different ways.
+    """
     return not node.style
 
 
 def _check_shape(text: bytes, path: Path) -> None:
-    """Refuses what is nested too deeply before it is made into nodes, which goes down level by level."""
+    """Refuses a document that is nested too deeply before it is parsed into nodes, because that recurses."""
     depth = nodes = 0
     for event in yaml.parse(text, Loader=_LOADER):
         nodes += isinstance(event, NodeEvent)
@@ -189,13 +193,13 @@ def _check_shape(text: bytes, path: Path) -> None:
 
 
 def dump(document: Mapping[str, Any]) -> str:
-    """The document as YAML that ``YamlFile`` reads as the same: texts that could mean something else are quoted."""
+    """Returns the document as YAML that ``YamlFile`` reads back unchanged: ambiguous texts are quoted."""
     return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110, default_flow_style=False)
 
 
 class _Dumper(yaml.SafeDumper):
     def ignore_aliases(self, data: Any) -> bool:
-        """No aliases: people read it."""
+        """Turns aliases off, because people read the file."""
         del data
         return True
 
@@ -204,11 +208,11 @@ def _represent_text(dumper: yaml.SafeDumper, text: str) -> ScalarNode:
     escaped = _VARIABLE.sub(lambda found: f"${found[0]}", text)
     node: ScalarNode = yaml.SafeDumper.represent_str(dumper, escaped)
     if not all(char.isprintable() or char == "\n" for char in escaped):
-        node.style = '"'  # which writes them as escapes
+        node.style = '"'  # double quotes write them as escapes
     elif "\n" in escaped:
         node.style = "|"
     elif escaped.lower() in _WORDS or _NUMBER.fullmatch(escaped):
-        node.style = "'"  # plain, it would be read as something else than a text
+        node.style = "'"  # without quotes it would not be read as a text
     return node
 
 

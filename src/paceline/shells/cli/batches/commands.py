@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="batch", help="Set batches, import their records, plan and watch their days.")
 
 PLAN_S = 600.0
-"""A plan of many records takes its time."""
+"""Longest wait for a plan over REST: a plan of many records takes time."""
 T = TypeVar("T")
 BATCH_COLUMNS: Columns = {
     "BATCH": ident("id"),
@@ -83,9 +83,7 @@ DAY_COLUMNS: Columns = {
 _NO_DAY = "No day is planned yet. Plan today: paceline batch plan BATCH"
 _NO_RUN = "No run of that day matches. See the day: paceline batch show DAY --batch BATCH"
 IdArgument = Annotated[str, argument("ID", "The batch's id.")]
-BatchOption = Annotated[
-    str | None, option("BATCH", "The batch it is about. [default: the only batch there is]", "--batch")
-]
+BatchOption = Annotated[str | None, option("BATCH", "The batch. [default: the only batch]", "--batch")]
 BatchArgument = Annotated[str | None, argument("BATCH", "The same as --batch.")]
 DayArgument = Annotated[str | None, argument("DAY", "The date, for example 2026-11-15. [default: the running day]")]
 DateOption = Annotated[str | None, option("DATE", "For example 2026-11-15. [default: the running day]", "--date")]
@@ -93,20 +91,20 @@ StateOption = Annotated[CallState | None, option("STATE", "Only runs in this sta
 
 
 class BatchOptions(NamedTuple):
-    """The options of ``batch set``; None for one that was not given."""
+    """Options of ``batch set``; None for an option that was not given."""
 
     start: Annotated[str | None, option("HH:MM", "When each day begins, in its zone. [default: 00:00]")] = None
     window: Annotated[
-        str | None, option("DURATION", "How long the records are spread over; 24h is the day. [default: 24h]")
+        str | None, option("DURATION", "Time over which the records are spread; 24h is the whole day. [default: 24h]")
     ] = None
     timezone: Annotated[str | None, option("ZONE", "The zone of --start. [default: UTC]")] = None
     jitter: Annotated[str | None, option("DURATION", "Delay each record by a fixed part of this.")] = None
     missed: Annotated[
-        Missed | None, option("skip|once|all", "What becomes of runs whose time was missed. [default: once]")
+        Missed | None, option("skip|once|all", "What to do with runs whose time was missed. [default: once]")
     ] = None
     paused: PausedOption = None
     channels: Annotated[
-        list[str] | None, option("ID", "A channel of admins that is told; may be repeated.", "--channel")
+        list[str] | None, option("ID", "A channel of admins to tell; may be repeated.", "--channel")
     ] = None
 
 
@@ -146,7 +144,7 @@ def list_batches(call: Call, *, limit: LimitOption = PAGE_MAX, cursor: CursorOpt
 @command(
     app,
     "resume",
-    help_text="Resume a paused batch; runs that came due meanwhile are caught up at a pace, not in a burst.",
+    help_text="Resume a paused batch; runs that came due meanwhile are caught up at a limited pace, not in a burst.",
     paused=False,
 )
 @command(app, "pause", help_text="Pause a batch: no run of it starts; runs that come due are put aside.", paused=True)
@@ -162,7 +160,7 @@ def set_paused(call: Call, batch_id: IdArgument, *, paused: bool) -> None:
 
 @command(app, "rm")
 def remove(call: Call, batch_id: IdArgument) -> None:
-    """Delete a batch with its records and runs. Nothing more of it starts; what is out comes to its end first."""
+    """Delete a batch with its records and runs. No further run starts; calls in flight finish first."""
 
     def over_rest(remote: Remote) -> BatchView | None:
         return remote.ask("DELETE", BATCH_PATH, BatchView, batch=batch_id).view
@@ -171,7 +169,7 @@ def remove(call: Call, batch_id: IdArgument) -> None:
     if left is None:
         emit(call, {"removed": batch_id}, f"{batch_id} removed.")
     else:
-        emit(call, left, f"{batch_id} is being deleted: the daemon goes on with it, or this command called again.")
+        emit(call, left, f"{batch_id} is being deleted. The daemon goes on; without a daemon, run this command again.")
 
 
 @command(app, "plan")
@@ -183,7 +181,7 @@ def plan_batch(
     date: DateOption = None,
     dry_run: Annotated[bool, flag("--dry-run", "Show the plan and its warnings, and change nothing.")] = False,
 ) -> None:
-    """Plan a day: each active record gets its run, once, however often you ask."""
+    """Plan a day: each active record gets one run, however often you plan it."""
     from paceline.steps.batches.preview import Preview, preview
 
     named = batch or name
@@ -242,7 +240,7 @@ def list_runs(
     limit: LimitOption = 100,
     cursor: CursorOption = None,
 ) -> None:
-    """List a day's runs with what came of them."""
+    """List a day's runs with their outcomes."""
     asked = {"state": state, "provider": provider}
     views, following = call.answer(
         lambda at: lists.list_day_runs(at, _day(at, batch, day), **asked, cursor=cursor, limit=limit),
@@ -264,12 +262,12 @@ def export_day(
     day: DayArgument = None,
     *,
     batch: BatchOption = None,
-    form: Annotated[export.Format, option("ndjson|csv", "What to write.", "--format")] = "ndjson",
+    form: Annotated[export.Format, option("ndjson|csv", "Format of the output.", "--format")] = "ndjson",
     state: StateOption = None,
     provider: ProviderOption = None,
-    output: Annotated[Path | None, option("FILE", "Where it goes. [default: stdout]", "--output")] = None,
+    output: Annotated[Path | None, option("FILE", "The file to write. [default: stdout]", "--output")] = None,
 ) -> None:
-    """Write a day's runs with their results, one to a line. CSV is safe to open in a spreadsheet."""
+    """Write a day's runs with their results, one per line. CSV is safe to open in a spreadsheet."""
     asked = {"format": form, "state": state, "provider": provider}
     size = call.answer(
         lambda at: _write(
@@ -284,7 +282,7 @@ def export_day(
 
 
 def the_batch(store: Store, name: str | None) -> Batch:
-    """The batch a command is about: the one named, else the only one there is."""
+    """Returns the batch of a command: the one that is named, else the only one."""
     if name is not None:
         return batches.get_batch(store, name)
     found = store.batches(after="", limit=2)
@@ -294,7 +292,7 @@ def the_batch(store: Store, name: str | None) -> Batch:
 
 
 def _remove(system: System, batch_id: str) -> BatchView | None:
-    """Deletes the batch as far as that goes without waiting. Returns the batch if something is left of it."""
+    """Deletes the batch as far as possible without waiting. Returns the batch if something is left of it."""
     with progress_bar("Deleting", of_bytes=False) as bar:
         left = deletion.delete_all_of(
             system.store, batch_id, read_ms=system.clock.now_ms, progress=lambda now: bar(now.runs + now.records, None)
@@ -303,13 +301,13 @@ def _remove(system: System, batch_id: str) -> BatchView | None:
 
 
 def _day(system: System, batch: str | None, day: str | None) -> Day:
-    """The planned day of the batch: the one named, else the running one."""
+    """Returns the planned day of the batch: the one that is named, else the current one."""
     target = the_batch(system.store, batch)
     return days.get_day(system.store, target, day or str(day_at(target.spec, system.clock.now_ms())))
 
 
 def _planned(system: System, batch: str | None, date: str | None) -> tuple[Batch, dt.date]:
-    """The batch and the date that are to be planned."""
+    """Returns the batch and the date to plan."""
     target = the_batch(system.store, batch)
     return target, days.check_date(date, "--date") if date else day_at(target.spec, system.clock.now_ms())
 

@@ -1,4 +1,4 @@
-"""A batch's day and the preview of one, as text for people: figures, a chart, and a table of providers."""
+"""A batch's day, and the preview of a day, as text: figures, a chart, and a table of providers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _evenness_fields(figures: EvennessView) -> list[tuple[str, Any]]:
 
 
 def _chart(histogram: list[WindowView]) -> Iterator[str]:
-    """Rows of marks between empty lines; each mark is a window, and each row says when it begins."""
+    """Yields rows of marks between empty lines. Each mark is a window; each row says when it begins."""
     most = max((window.runs for window in histogram), default=0)
     whole = all(window.start[17:19] == "00" for window in histogram)
     yield ""
@@ -87,7 +87,7 @@ def _chart(histogram: list[WindowView]) -> Iterator[str]:
 
 
 def _gap_text(ms: float) -> str:
-    """The time between two runs, in the unit a person would choose."""
+    """Returns the time between two runs, in a suitable unit."""
     if ms < 1_000:
         return f"{ms:.0f} ms"
     seconds = ms / 1_000

@@ -1,4 +1,4 @@
-"""``paceline dead``: runs that failed for good or are unknown, until somebody redrives or discards them."""
+"""``paceline dead``: runs that failed for good or are unknown, until they are redriven or discarded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _REDRIVE = "/v1/dead/redrive"
 _NO_DEAD = "There is no dead letter. How a day goes: paceline batch show"
 MESSAGES_MAX = 10_000
-"""How many messages of each dead queue one command replays at most."""
+"""Most messages of each dead queue that one command sends again."""
 
 app = typer.Typer(name="dead", help="Look at dead letters, put them back, or discard them.")
 
@@ -62,7 +62,7 @@ def redrive_dead(
         bool, flag("--queues", "On AWS: send messages of the dead queues again, instead of runs.")
     ] = False,
 ) -> None:
-    """Send dead letters again, in their old order and at a pace; each once, however often you ask."""
+    """Send dead letters again, in their old order and at a limited pace; each once, however often you ask."""
     if queues:
         redrive.refuse_beside_queues(runs=runs or None, provider=provider, batch=batch, date=date)
         _replay(call)
@@ -90,7 +90,7 @@ def _replay(call: Call) -> None:
         done._asdict(),
         f"{done.redriven} redriven, {done.dropped} dropped, {done.left} left.",
         *(f"  {name}: {count}" for name, count in done.queues.items()),
-        Note("What is left cannot be read: look at it in its queue, and delete there what nobody needs.")
+        Note("The messages left cannot be read: look at them in their queue, and delete those that nobody needs.")
         if done.left
         else None,
     )

@@ -1,4 +1,4 @@
-"""``paceline batch import``: records from a file of any length, a page at a time."""
+"""``paceline batch import``: reads records from a file of any length, a page at a time."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
-__all__ = ["app"]  # the batch commands, with this one
+__all__ = ["app"]  # the batch commands, including this one
 
 PAGE = 5_000
 REQUEST_ITEMS = 100
-"""Of one request: with bodies of the greatest length they are still less than what a Paceline takes by default."""
+"""Records of one request. Even with the longest bodies they stay below the default limit of a request."""
 USUAL_COLUMNS = ("id", "provider", "endpoint", "body", "active")
 OPTION_COLUMNS = ("method", "headers", "timeout", "expect", "priority", "after")
 COLUMNS = USUAL_COLUMNS + OPTION_COLUMNS
@@ -48,12 +48,12 @@ SourceArgument = Annotated[
 ]
 FormatOption = Annotated[
     Literal["json", "csv"] | None,
-    option("json|csv", "What the file holds; json is NDJSON too. [default: by the file's name]", "--format"),
+    option("json|csv", "Format of the file; json includes NDJSON. [default: chosen by the file's name]", "--format"),
 ]
 
 
 class Row(NamedTuple):
-    """A line of the file: the record in it, or its refusal."""
+    """A line of the file: its record, or the reason why it was refused."""
 
     line: int
     id: str | None
@@ -68,14 +68,14 @@ def import_records(
     batch: BatchOption = None,
     form: FormatOption = None,
     restart: Annotated[
-        bool, flag("--restart", "Of a table: from its beginning, not where an import was cut short.")
+        bool, flag("--restart", "For a table: import from its beginning, not from where an import was cut short.")
     ] = False,
 ) -> int:
     """Import many records. Good ones are kept; refused ones are listed by reason, with their line numbers."""
     from paceline.steps.batches.late_records import plan_late_records
 
     if (table := table_name(source)) is not None:
-        with call.system() as system:  # which keeps the place where an import was cut short
+        with call.system() as system:  # the store keeps the place where an import was cut short
             target = the_batch(system.store, batch)
             tally = _import_table(system, target, table, restart=restart)
             plan_late_records(system.store, target, now_ms=system.clock.now_ms())
@@ -102,7 +102,7 @@ def import_records(
 
 
 def _import_table(system: System, batch: Batch, table: str, *, restart: bool) -> Tally:
-    """An item's number in the table stands for a line."""
+    """Imports the items of a table. The number of an item is used as its line."""
     from paceline.steps.batches.table_import import import_table
     from paceline.wiring import open_record_table
 
@@ -129,12 +129,15 @@ def read_json(stream: BinaryIO) -> Iterator[Row]:
 
 
 def read_csv(stream: BinaryIO) -> Iterator[Row]:
-    """The first line names the columns. If it cannot be read to its end, the last row says so."""
+    """Yields the rows.
+
+    The first line names the columns. If the file cannot be read to its end, the last row says so.
+    """
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
     try:
         yield from _csv_rows(csv.reader(_lines(text), strict=True))
     finally:
-        text.detach()  # the stream is its opener's to close
+        text.detach()  # the caller closes the stream
 
 
 def _put(system: System, batch: Batch, page: Sequence[Row], tally: Tally) -> None:
@@ -150,7 +153,7 @@ def _put(system: System, batch: Batch, page: Sequence[Row], tally: Tally) -> Non
 
 
 def _put_over_rest(remote: Remote, batch: str, page: Sequence[Row], tally: Tally) -> None:
-    """The same over REST. Records that were refused already are not sent."""
+    """Puts a page of records over REST. Records that were already refused are not sent."""
     items = [_document(row.record) for row in page if isinstance(row.record, RecordSpec)]
     answer = remote.ask("PUT", f"{BATCH_PATH}/records", BulkAnswer, body={"items": items}, batch=batch).view
     assert len(answer.items) == len(items)
@@ -168,7 +171,7 @@ def _put_over_rest(remote: Remote, batch: str, page: Sequence[Row], tally: Tally
 
 
 def _document(record: RecordSpec) -> dict[str, Any]:
-    """The record as it is sent: its body byte for byte as it was read."""
+    """Returns the record as it is sent, with its body byte for byte as it was read."""
     document = {**msgspec.structs.asdict(record), **msgspec.to_builtins(record.options)}
     body = None if record.body is None else msgspec.Raw(record.body.encode())
     return {name: value for name, value in document.items() if name not in {"options", "templated"}} | {"body": body}
@@ -176,7 +179,7 @@ def _document(record: RecordSpec) -> dict[str, Any]:
 
 def _row(item: Item | Broken) -> Row:
     if isinstance(item, Broken):
-        return _refused(item.line, MalformedBody(f"{item.reason}; the file was read no further."))
+        return _refused(item.line, MalformedBody(f"{item.reason}; the rest of the file was not read."))
     record = batches.judge_record(item.body)
     return Row(item.line, record.id if isinstance(record, RecordSpec) else id_in(item.body), record)
 
@@ -193,7 +196,7 @@ _NAMED = msgspec.json.Decoder(_Named)
 
 
 def id_in(body: bytes) -> str | None:
-    """The id of a record that was refused, if it has one that can be read."""
+    """Returns the id of a refused record, or None if it has none that can be read."""
     try:
         return _NAMED.decode(body).id
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -213,7 +216,7 @@ def _csv_rows(reader: Iterator[list[str]]) -> Iterator[Row]:
                 yield _csv_row(line, columns, cells)
             line = reader.line_num + 1  # type: ignore[attr-defined]
     except (csv.Error, UnicodeDecodeError) as error:
-        yield _refused(line, MalformedBody(f"Not valid CSV: {error}; the file was read no further."))
+        yield _refused(line, MalformedBody(f"Not valid CSV: {error}; the rest of the file was not read."))
 
 
 def _header_problem(columns: list[str]) -> str | None:
@@ -226,7 +229,7 @@ def _header_problem(columns: list[str]) -> str | None:
 
 def _csv_row(line: int, columns: list[str], cells: list[str]) -> Row:
     if len(cells) != len(columns):
-        return _refused(line, InvalidInput(f"It has {len(cells)} cells, and the first line {len(columns)}."))
+        return _refused(line, InvalidInput(f"The line has {len(cells)} cells, but the first line has {len(columns)}."))
     values = dict(zip(columns, cells, strict=True))
     active = _TRUTH.get(values.get("active", "").strip().lower())
     options, problems = _csv_options(values)
@@ -245,7 +248,7 @@ def _csv_row(line: int, columns: list[str], cells: list[str]) -> Row:
 
 
 def _csv_options(values: Mapping[str, str]) -> tuple[RecordOptions, list[FieldProblem]]:
-    """What the columns beyond the usual ones say; headers and expectations are cells of JSON."""
+    """Returns the options from the further columns, and their problems. Headers and expectations are cells of JSON."""
     given = {name: cell for name in OPTION_COLUMNS if (cell := values.get(name, "").strip())}
     if not given:
         return NO_OPTIONS, []
@@ -264,7 +267,7 @@ def _quoted(text: str) -> str:
 
 
 def _csv_body(cell: str) -> str | None:
-    """A cell with JSON is that JSON; any other text is that text."""
+    """Returns the body. A cell with JSON is used as it is; any other text becomes a JSON text."""
     if not cell.strip():
         return None
     try:

@@ -1,4 +1,4 @@
-"""Which batch and which day a command is about, asked over REST."""
+"""Finds the batch and the day of a command over REST."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ DAY_PATH = f"{DAYS_PATH}/{{date}}"
 
 
 def no_single_batch(count: int) -> InvalidInput:
-    """What to do when no batch is named and there is not exactly one."""
+    """Returns the error for a command that names no batch although there is not exactly one."""
     if not count:
         return InvalidInput("There is no batch yet. Make one: paceline batch set ID")
     return InvalidInput("There are several batches. Name one with --batch.")
 
 
 def batch_over_rest(remote: Remote, name: str | None) -> BatchView:
-    """The batch a command is about: the one named, else the only one there is."""
+    """Returns the batch of a command: the one that is named, else the only one."""
     if name is not None:
         return remote.get(BATCH_PATH, BatchView, batch=name)
     found, _ = remote.page("/v1/batches", BatchView, limit=2, cursor=None)
@@ -37,17 +37,17 @@ def batch_over_rest(remote: Remote, name: str | None) -> BatchView:
 
 
 def day_over_rest(remote: Remote, name: str | None, date: str | None) -> dict[str, Any]:
-    """The places of a day's path: the batch, and the date that is named, else the running one."""
+    """Returns the names in a day's path: the batch, and the date that is given, else the current one."""
     batch = batch_over_rest(remote, name)
     return {"batch": batch.id, "date": date or running_date(batch)}
 
 
 def running_date(batch: BatchView) -> str:
-    """The date of the batch's running day, by the clock of this machine."""
+    """Returns the date of the batch's current day, by the clock of this machine."""
     return str(day_at(msgspec.convert(document_of(batch), BatchSpec), time.time_ns() // 1_000_000))
 
 
 def document_of(batch: BatchView) -> dict[str, object]:
-    """The batch's definition, out of its view."""
+    """Returns the batch's definition, from its view."""
     shown = msgspec.to_builtins(batch)
     return {name: shown[name] for name in BatchSpec.__struct_fields__}

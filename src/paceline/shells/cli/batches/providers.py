@@ -47,7 +47,7 @@ PATHS = {
     "breaker_failures": "breaker.failures",
     "breaker_open_for": "breaker.open_for",
 }
-"""Options whose name is not their place in the provider's document."""
+"""Options that have another name in the provider's document."""
 PROVIDER_COLUMNS: Columns = {
     "PROVIDER": ident("id"),
     "STATE": word("standing.state"),
@@ -62,38 +62,41 @@ PROVIDER_COLUMNS: Columns = {
 
 
 class ProviderOptions(NamedTuple):
-    """The options of ``provider set``; None for one that was not given."""
+    """Options of ``provider set``; None for an option that was not given."""
 
     kind: Annotated[
         definitions.ProviderKind | None,
         option("http|outgoing", "Called by Paceline, or by your own workers. [default: http]"),
     ] = None
-    base_url: Annotated[str | None, option("URL", "What stands before each record's endpoint.")] = None
+    base_url: Annotated[str | None, option("URL", "Address in front of each record's endpoint.")] = None
     header: Annotated[
         list[str] | None, option("NAME:VALUE", "A header of every call, kept sealed; may be repeated.")
     ] = None
     method: Annotated[str | None, option("METHOD", "[default: POST for a record with a body, else GET]")] = None
-    max_in_flight: Annotated[int | None, option("N", "Calls at once. [default: 1]")] = None
+    max_in_flight: Annotated[int | None, option("N", "Most calls at the same time. [default: 1]")] = None
     rate: Annotated[str | None, option("RATE", "For example 5/1s. [default: no limit]")] = None
     timeout: Annotated[str | None, option("DURATION", "Deadline of one call. [default: 30s]")] = None
     max_attempts: Annotated[int | None, option("N", "Attempts before a run becomes a dead letter. [default: 5]")] = None
-    retry_base: Annotated[str | None, option("DURATION", "The first pause is at most this. [default: 1s]")] = None
-    retry_cap: Annotated[str | None, option("DURATION", "No pause is longer than this. [default: 5m]")] = None
-    breaker_failures: Annotated[int | None, option("N", "Bad calls in a row that close it. [default: 10]")] = None
+    retry_base: Annotated[str | None, option("DURATION", "Longest pause before the first retry. [default: 1s]")] = None
+    retry_cap: Annotated[str | None, option("DURATION", "Longest pause before any retry. [default: 5m]")] = None
+    breaker_failures: Annotated[
+        int | None, option("N", "Bad calls in a row that close the provider. [default: 10]")
+    ] = None
     breaker_open_for: Annotated[str | None, option("DURATION", "How long it stays closed. [default: 1m]")] = None
     unknown: Annotated[
         definitions.WhenUnknown | None,
-        option("retry|hold|look_up", "After a call that may have arrived, and is not safe to repeat. [default: retry]"),
+        option(
+            "retry|hold|look_up",
+            "What to do after a call that may have arrived and is not safe to repeat. [default: retry]",
+        ),
     ] = None
     look_up: Annotated[str | None, option("PATH", "Where to ask whether a run arrived, for example /calls/{run}.")] = (
         None
     )
-    verify_tls: Annotated[bool | None, flag("--verify-tls/--no-verify-tls", "Whether certificates must be good.")] = (
-        None
-    )
+    verify_tls: Annotated[bool | None, flag("--verify-tls/--no-verify-tls", "Whether to verify certificates.")] = None
     order: Annotated[
         definitions.Order | None,
-        option("spread|imported|priority", "Which record gets which of its times. [default: spread]"),
+        option("spread|imported|priority", "Which record gets which of the provider's times. [default: spread]"),
     ] = None
     expect: Annotated[
         str | None, option("JSON", 'What statuses mean, for example {"done": ["2xx", 409], "retry": [404]}.')
@@ -156,10 +159,10 @@ def show(call: Call, provider_id: IdArgument) -> None:
     emit(call, view, Fields(_fields(view)))
 
 
-@command(app, "resume", help_text="Resume a paused provider; it catches up at a pace, not in a burst.", paused=False)
 @command(
-    app, "pause", help_text="Pause a provider: no new call starts; calls in flight come to their end.", paused=True
+    app, "resume", help_text="Resume a paused provider; it catches up at a limited pace, not in a burst.", paused=False
 )
+@command(app, "pause", help_text="Pause a provider: no new call starts; calls in flight finish.", paused=True)
 def set_paused(call: Call, provider_id: IdArgument, *, paused: bool) -> None:
     def on_store(system: System) -> ProviderView:
         now_ms = system.clock.now_ms()
@@ -182,13 +185,13 @@ def remove(call: Call, provider_id: IdArgument) -> None:
 
 
 def _put(system: System, provider_id: str, body: bytes) -> tuple[str, ProviderView]:
-    """Sets the whole provider. Returns the disposition and the provider as it is now."""
+    """Puts the whole provider. Returns the disposition and the provider as it is now."""
     put = providers.put_provider(system.store, system.vault, provider_id, body, now_ms=system.clock.now_ms())
     return put.disposition, _view(system, put.provider)
 
 
 def _put_or_edit(system: System, provider_id: str, changes: dict[str, Any]) -> tuple[str, ProviderView]:
-    """Creates the provider, or changes the one that is there. Returns as ``_put``."""
+    """Creates the provider or changes the existing one. Returns the same as ``_put``."""
 
     def attempt() -> ProviderPut:
         there = system.store.provider(provider_id)
@@ -207,23 +210,23 @@ def _put_or_edit(system: System, provider_id: str, changes: dict[str, Any]) -> t
 
 
 def _edited(provider_id: str, there: dict[str, Any] | None, changes: dict[str, Any]) -> dict[str, Any]:
-    """The document to put: the provider that is there with the changes."""
+    """Returns the document to put: the existing provider with the changes."""
     if there is None and "base_url" not in changes and changes.get("kind") != "outgoing":
         raise providers.no_provider(provider_id)
     kept = there or {}
-    if changes.get("kind") == "outgoing":  # what only a call needs is not kept
+    if changes.get("kind") == "outgoing":  # fields that only calls need are dropped
         kept = {name: value for name, value in kept.items() if name not in definitions.CALL_FIELDS}
     return merged(kept, changes)
 
 
 def _definition(view: ProviderView | None) -> dict[str, Any] | None:
-    """The provider's document, out of its view."""
+    """Returns the provider's document, from its view."""
     shown = msgspec.to_builtins(view)
     return shown and {name: shown[name] for name in definitions.ProviderSpec.__struct_fields__}
 
 
 def document_of(options: ProviderOptions) -> dict[str, Any]:
-    """The provider's document with what the options name."""
+    """Returns the provider's document with the fields that the options name."""
     texts = options._replace(method=options.method and options.method.upper(), header=None, expect=None)
     document = given(texts, PATHS)
     if headers := dict(_header(text) for text in options.header or ()):
@@ -257,7 +260,7 @@ def _view(system: System, provider: definitions.ProviderDefinition | None) -> Pr
 
 
 def _fields(view: ProviderView) -> list[tuple[str, Any]]:
-    """The fields of the view; those of an object inside it have its name in front."""
+    """Returns the fields of the view. Fields of an inner object are prefixed with its name."""
     fields: list[tuple[str, Any]] = []
     for name, value in msgspec.to_builtins(view).items():
         if isinstance(value, dict):

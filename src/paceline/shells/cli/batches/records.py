@@ -1,4 +1,4 @@
-"""``paceline batch records`` and ``rerun``: what a batch holds, and running what ended again."""
+"""``paceline batch records`` and ``rerun``: list the records of a batch, and run ended runs again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
-__all__ = ["app"]  # the batch commands, with these
+__all__ = ["app"]  # the batch commands, including these
 
 RECORD_COLUMNS: Columns = {
     "RECORD": ident(lambda record: record["id"]),
@@ -42,7 +42,7 @@ def list_records(
     *,
     batch: BatchOption = None,
     provider: ProviderOption = None,
-    active: Annotated[bool | None, flag("--active/--inactive", "Only those that run, or do not.")] = None,
+    active: Annotated[bool | None, flag("--active/--inactive", "Only active records, or only inactive ones.")] = None,
     limit: LimitOption = 100,
     cursor: CursorOption = None,
 ) -> None:
@@ -69,7 +69,9 @@ def rerun_day(
     day: DateArgument,
     *,
     batch: BatchOption = None,
-    state: Annotated[str | None, option("STATE", "Those that ended so, for example done.", "--state")] = None,
+    state: Annotated[
+        str | None, option("STATE", "Only runs that ended in this state, for example done.", "--state")
+    ] = None,
     record: RecordsOption = None,
 ) -> None:
     """Run a day's ended runs again, each once, however often you ask while the rerun is open."""

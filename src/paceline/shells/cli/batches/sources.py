@@ -1,4 +1,4 @@
-"""Where ``batch import`` reads from: a file, stdin, an address, or a DynamoDB table."""
+"""Sources of ``batch import``: a file, stdin, a URL, or a DynamoDB table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ADDRESSES = ("https://", "http://")
 
 
 class Source(NamedTuple):
-    """An open file. ``path`` is where it is on disk, and ``name`` tells its form."""
+    """An open file. ``path`` is its place on disk, and ``name`` shows its format."""
 
     path: Path
     name: str
@@ -26,7 +26,7 @@ class Source(NamedTuple):
 
 
 def table_name(source: str) -> str | None:
-    """The table that is named, or None if the source is a file."""
+    """Returns the name of the table, or None if the source is a file."""
     if not source.startswith(TABLE):
         return None
     name = source.removeprefix(TABLE).strip("/")
@@ -37,7 +37,7 @@ def table_name(source: str) -> str | None:
 
 @contextmanager
 def open_source(call: Call, source: str) -> Iterator[Source]:
-    """An address is downloaded first, so that a connection that breaks has put nothing."""
+    """Opens the source. A URL is downloaded first, so that nothing is put if the connection breaks."""
     if not source.startswith(ADDRESSES):
         with open_input(Path(source)) as stream:
             yield Source(Path(source), source, stream)

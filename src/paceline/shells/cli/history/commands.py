@@ -1,4 +1,4 @@
-"""``paceline verify``: its options. What it does is imported when it runs, so that other commands start fast."""
+"""Options of ``paceline verify``. Its code is imported only when it runs, so that other commands start fast."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ from paceline.shells.cli.call import Call, command
 from paceline.shells.cli.options import argument, option
 
 SinceOption = Annotated[
-    str | None, option("TIME", "Judge runs due since then: 2026-11-18, 2026-11-18T09:00:00Z, or 24h for the last day.")
+    str | None,
+    option("TIME", "Judge runs due since this time: 2026-11-18, 2026-11-18T09:00:00Z, or 24h for the last day."),
 ]
-FileArgument = Annotated[Path | None, argument("FILE", "An export, or the file of a receipt.")]
+FileArgument = Annotated[Path | None, argument("FILE", "An export, or the file that RECEIPT belongs to.")]
 ReceiptArgument = Annotated[Path | None, argument("RECEIPT", "The receipt of FILE.")]
-BatchOption = Annotated[str | None, option("BATCH", "Judge this batch alone.")]
-DateOption = Annotated[str | None, option("DATE", "With --batch: this day of it alone.")]
-JobOption = Annotated[str | None, option("JOB", "Judge this job alone.")]
+BatchOption = Annotated[str | None, option("BATCH", "Judge only this batch.")]
+DateOption = Annotated[str | None, option("DATE", "With --batch: judge only this day.")]
+JobOption = Annotated[str | None, option("JOB", "Judge only this job.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -34,9 +35,9 @@ def verify(
     date: DateOption = None,
     job: JobOption = None,
 ) -> int:
-    """Judge history from the ledger, promise by promise: exits with 1 if one was broken. Or check FILE by its RECEIPT.
+    """Judge history from the ledger, promise by promise; exits with 1 if one was broken. Or check FILE against RECEIPT.
 
-    It adds up, orders and compares the rows itself. For a backup, give its file with --store; for an export, FILE.
+    It adds up, sorts and compares the rows itself. To judge a backup, give its file with --store; for an export, FILE.
     """
     from paceline.shells.cli.history.receipts import check_receipt
     from paceline.shells.cli.history.verify import judge_history

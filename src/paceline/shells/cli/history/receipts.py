@@ -1,4 +1,4 @@
-"""Receipts of files: written beside an export or a job's results, and checked without a store."""
+"""Receipts of files: written for an export or a job's results, and checked without a store."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ LINE_BYTES_MAX = 64 * 1024 * 1024
 RECEIPT_BYTES_MAX = 64 * 1024 * 1024
 
 ReceiptOption = Annotated[
-    Path | None, option("FILE", "Write a receipt of the file, for paceline verify FILE RECEIPT anywhere.", "--receipt")
+    Path | None,
+    option("FILE", "Write a receipt of the file, for paceline verify FILE RECEIPT on any machine.", "--receipt"),
 ]
 
 
 def read_lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Yields the lines of a file, each of a bounded length."""
+    """Yields the lines of a file, each with a limited length."""
     while line := stream.readline(LINE_BYTES_MAX):
         if len(line) >= LINE_BYTES_MAX:
             raise MalformedBody(f"A line is longer than {LINE_BYTES_MAX} bytes.")
@@ -40,7 +41,7 @@ def write_receipt(file: Path, receipt: Path) -> None:
 
 
 def check_receipt(call: Call, file: Path, receipt: Path) -> int:
-    """Compares a file with its receipt, prints what was found, and returns the exit code."""
+    """Compares a file with its receipt, prints the result, and returns the exit code."""
     try:
         known = msgspec.json.decode(read_input(receipt, RECEIPT_BYTES_MAX), type=Receipt)
     except msgspec.MsgspecError as error:
@@ -52,7 +53,7 @@ def check_receipt(call: Call, file: Path, receipt: Path) -> int:
     difference = None if found is None else found._asdict()
     document = {"ok": found is None, "file": str(file), "lines": known.lines, "difference": difference}
     if found is None:
-        output.emit(call, document, f"{file}: {known.lines:,} lines, PASS: they are those of the receipt.")
+        output.emit(call, document, f"{file}: {known.lines:,} lines, PASS: they match the receipt.")
         return output.EXIT_OK
     output.emit(call, document, f"{file}: BROKEN, lines {found.first} to {found.last}: {found.says}.")
     return output.EXIT_FAILED

@@ -1,4 +1,4 @@
-"""Judges history from the ledger, promise by promise, and prints it."""
+"""Judges history from the ledger, promise by promise, and prints the result."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from paceline.steps.history.verify import verify as verify_step
 from paceline.steps.move.stream import Head, read_line
 
 _SPANS = frozenset({"every_ms", "jitter_ms", "lead_ms", "latency_ms", "keep_ms", "expire_ms"})
-"""Lengths of time; what else ends in ``_ms`` is an instant."""
+"""Fields that are lengths of time; all others that end in ``_ms`` are instants."""
 
 
 def judge_history(
     call: Call, file: Path | None, *, since: str | None, batch: str | None, date: str | None, job: str | None
 ) -> int:
-    """Judges the store, or an export, and prints what came of it. Returns the exit code."""
+    """Judges the store, or an export, and prints the result. Returns the exit code."""
     select = _selection(batch, date, job)
     settings = call.settings()
     rules = Rules(
@@ -51,7 +51,7 @@ def judge_history(
 
 
 def _judge_export(file: Path, rules: Rules, since: str | None, select: Select, bar: output.Progress) -> Report:
-    """Nothing of an export is later than its first line."""
+    """Judges an export as of the time in its first line: nothing in the file is later."""
     with open_input(file) as stream:
         lines = read_lines(stream)
         first = next(lines, b"")
@@ -78,7 +78,7 @@ def _selection(batch: str | None, date: str | None, job: str | None) -> Select:
 
 
 def emit_report(call: Call, report: Report) -> int:
-    """Prints what the judges say, and returns the exit code."""
+    """Prints the results of the judges, and returns the exit code."""
     document = {
         "ok": report.passed,
         "runs": report.runs,
@@ -110,7 +110,7 @@ def _text(verdict: Verdict) -> list[str]:
 
 
 def line_text(fact: Fact) -> str:
-    """Returns a line of the ledger for people, its times readable."""
+    """Returns a line of the ledger with readable times."""
     document = msgspec.to_builtins(fact)
     kind = document.pop("kind")
     return " ".join([kind, *(f"{_name(name)}={_value(name, value)}" for name, value in document.items())])

@@ -1,4 +1,4 @@
-"""``paceline account``: the RIPE Atlas accounts that measurements are sent with, and how much of each is used."""
+"""``paceline account``: the RIPE Atlas accounts that send measurements, and how much of each is used."""
 
 from __future__ import annotations
 
@@ -29,22 +29,24 @@ COLUMNS = (
     Heading("LIMIT", "word"),
     Heading("REASON", "words", 1),
 )
-IdArgument = Annotated[str, argument("ID", "The account's id; a name of your own for it.")]
+IdArgument = Annotated[str, argument("ID", "The account's id; a name that you choose.")]
 
 
 class AccountOptions(NamedTuple):
-    """The options of ``account set``; None for one that was not given."""
+    """Options of ``account set``; None for an option that was not given."""
 
     concurrent: Annotated[
-        int | None, option("N", "Measurements that may run at once. [default: 100, as RIPE's]", "--concurrent")
+        int | None, option("N", "Measurements that may run at once. [default: 100, as at RIPE]", "--concurrent")
     ] = None
     daily_results: Annotated[
-        int | None, option("N", "Results in any 24 hours. [default: 100000, as RIPE's]", "--daily-results")
+        int | None, option("N", "Results in any 24 hours. [default: 100000, as at RIPE]", "--daily-results")
     ] = None
     daily_credits: Annotated[
-        int | None, option("N", "Credits in any 24 hours. [default: 1000000, as RIPE's]", "--daily-credits")
+        int | None, option("N", "Credits in any 24 hours. [default: 1000000, as at RIPE]", "--daily-credits")
     ] = None
-    enabled: Annotated[bool | None, flag("--enabled/--disabled", "Whether it is used. [default: enabled]")] = None
+    enabled: Annotated[bool | None, flag("--enabled/--disabled", "Whether the account is used. [default: enabled]")] = (
+        None
+    )
 
 
 @command(app, "set")
@@ -67,7 +69,7 @@ def set_account(call: Call, account_id: IdArgument, *, replace: ReplaceOption = 
 
 @command(app, "list")
 def list_accounts(call: Call) -> None:
-    """List the accounts: what is spent, held and allowed of each meter, the state, and why one is set aside."""
+    """List the accounts: what is spent, held and allowed of each meter, the state, and why one cannot send."""
     views = call.answer(
         lambda at: account_views(at.store, now_ms=at.clock.now_ms()),
         lambda remote: remote.every("/v1/accounts", AccountView),
@@ -88,12 +90,12 @@ def _set(system: System, account_id: str, changes: dict[str, Any], *, replace: b
 
 
 def _limits(view: AccountView) -> dict[str, Any]:
-    """The account's definition, out of its view."""
+    """Returns the account's definition, from its view."""
     return {name: getattr(view, name) for name in AccountSpec.__struct_fields__}
 
 
 def _rows(view: AccountView) -> list[tuple[Any, ...]]:
-    """A row for each meter; the account's id, state and reason stand on the first."""
+    """Returns a row for each meter. The first row has the account's id, state and reason."""
     usage = view.usage
     meters = {"at once": usage.concurrent, "results": usage.daily_results, "credits": usage.daily_credits}
     meters |= {} if usage.balance is None else {"balance": usage.balance}

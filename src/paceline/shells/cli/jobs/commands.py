@@ -36,9 +36,7 @@ READ_ADVICE = "Make several jobs of it, or raise PACELINE_BODY_BYTES_MAX."
 
 _NO_JOB = "There is no job yet. Price one first: paceline job submit FILE --dry-run"
 JobArgument = Annotated[str, argument("JOB", "The job's id.")]
-WatchOption = Annotated[
-    bool, flag("--watch", "Stay and show how it goes until it is finished. Ctrl-C leaves it running.")
-]
+WatchOption = Annotated[bool, flag("--watch", "Show the progress until the job is finished. Ctrl-C leaves it running.")]
 
 
 @command(app, "submit")
@@ -47,13 +45,13 @@ def submit_job(
     file: Annotated[Path, argument("FILE", "The job as JSON; - reads stdin.")],
     *,
     user: UserOption = None,
-    dry_run: Annotated[bool, flag("--dry-run", "Price it, and change nothing.")] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Show the price, and change nothing.")] = False,
     watch: WatchOption = False,
     idempotency_key: Annotated[
-        str | None, option("KEY", "Submitted twice under the same key, it is one job.", "--idempotency-key")
+        str | None, option("KEY", "With the same key a job is submitted only once.", "--idempotency-key")
     ] = None,
 ) -> int:
-    """Submit a job: checked field by field, priced, and taken whole if the user's credits of the day allow it."""
+    """Submit a job: check each field, price it, and accept it whole if the user's daily credits suffice."""
 
     def read(bytes_max: int) -> bytes:
         return read_input(file, bytes_max, advice=READ_ADVICE)
@@ -91,7 +89,7 @@ def list_jobs(
     limit: LimitOption = 100,
     cursor: CursorOption = None,
 ) -> None:
-    """List jobs, newest first, with how far each is and what it costs."""
+    """List jobs, newest first, with progress and cost."""
     named = user or os.environ.get("PACELINE_USER")
 
     def on_store(system: System) -> tuple[list[JobSummary], str | None]:
@@ -115,7 +113,7 @@ def show(
         int, option("N", "How many measurements are listed; --json lists all.", min=0)
     ] = MEASUREMENTS_SHOWN,
 ) -> int:
-    """Show a job: state, credits, why it waits, and each measurement with what became of it."""
+    """Show a job: state, credits, why it waits, and the state of each measurement."""
     if watch:
         return call.answer(
             lambda at: watch_job(call, StoreJobs(at), job), lambda remote: watch_job(call, RemoteJobs(remote), job)
@@ -145,12 +143,12 @@ def results(
     job: JobArgument,
     *,
     merged: Annotated[bool, flag("--merged", "One line for each target, with all its results.")] = False,
-    into: Annotated[Path | None, option("FILE", "Where they go. [default: stdout]", "--output")] = None,
+    into: Annotated[Path | None, option("FILE", "The file to write. [default: stdout]", "--output")] = None,
     receipt: ReceiptOption = None,
 ) -> int:
-    """Read a job's results from RIPE and write them as NDJSON; one without results gets a line that says why."""
+    """Read a job's results from RIPE and write them as NDJSON. A line says why a measurement has no results."""
     if receipt is not None and into is None:
-        raise InvalidInput("--receipt is of a file: name it with --output.")
+        raise InvalidInput("--receipt needs a file: name it with --output.")
     read = call.answer(
         lambda at: write_on_store(at, job, into, merged=merged),
         lambda remote: write_over_rest(remote, job, into, merged=merged),
@@ -161,13 +159,13 @@ def results(
         document = {"file": str(into), "bytes": read.bytes, "results": read.results, "errors": read.errors}
         output.emit(call, document, f"{into}: {read.results} results, {output.byte_text(read.bytes)}")
     if read.errors:
-        output.print_note(f"{read.errors} definitions have no or not all results; their lines say why.")
+        output.print_note(f"{read.errors} definitions have no results, or not all of them; their lines say why.")
     return output.EXIT_FAILED if read.errors and not read.results else output.EXIT_OK
 
 
 @command(app, "cancel")
 def cancel(call: Call, job: JobArgument) -> None:
-    """Cancel what is not finished of a job: what was not sent is refunded at once, what runs is stopped."""
+    """Cancel a job: measurements that were not sent are refunded at once, running ones are stopped."""
 
     def on_store(system: System) -> tuple[JobView, JobView]:
         now_ms = system.clock.now_ms()
@@ -225,7 +223,7 @@ def _place(place: int | None) -> str:
 
 
 def _expected(view: JobView) -> list[tuple[str, Any]]:
-    """When its first measurement is sent, or its last one ends."""
+    """Returns when the first measurement is expected to be sent, or the last one to end."""
     if view.eta is None:
         return []
     word = "starts" if view.started_at is None else "ends"

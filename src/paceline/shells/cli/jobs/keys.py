@@ -26,7 +26,7 @@ app = typer.Typer(name="key", help="Add, list, enable, disable and remove the ke
 
 LINE_CHARS_MAX = 1_024
 TRIAL_S = 120.0
-"""RIPE is asked several questions about a new key."""
+"""Longest wait for the check of a new key: RIPE is asked several questions."""
 _KEYS = "/v1/accounts/{account}/keys"
 _KEY = f"{_KEYS}/{{key}}"
 KEY_COLUMNS: Columns = {
@@ -56,16 +56,16 @@ def add(
         argument(
             "KEY",
             (
-                "The key as RIPE shows it. Better leave it out: it is then asked for, or read from stdin, and is"
-                " in no history."
+                "The key as RIPE shows it. Better leave it out: then you are asked for it, or it is read from stdin,"
+                " and no shell history has it."
             ),
         ),
     ] = None,
     *,
-    label: Annotated[str, option("LABEL", "What you will know it by.")] = "",
+    label: Annotated[str, option("LABEL", "A name for the key.")] = "",
     no_check: Annotated[bool, flag("--no-check", "Add it without asking RIPE whether it can be used.")] = False,
 ) -> None:
-    """Add a key to an account. RIPE is asked first what the key may do; permissions that it lacks are named."""
+    """Add a key to an account. RIPE is asked first what the key may do; missing permissions are named."""
 
     def read_key() -> str:
         if key not in (None, "-") and not call.as_json:
@@ -116,7 +116,7 @@ def set_enabled(call: Call, account: AccountArgument, key_id: KeyIdArgument, *, 
 
 @command(app, "rm")
 def remove(call: Call, account: AccountArgument, key_id: KeyIdArgument) -> None:
-    """Remove a key with its secret. At RIPE it stays as it is."""
+    """Remove a key with its secret. The key at RIPE does not change."""
     call.answer(
         lambda at: accounts.remove_key(at.store, account, key_id),
         lambda remote: remote.do("DELETE", _KEY, account=account, key=key_id),
@@ -125,7 +125,7 @@ def remove(call: Call, account: AccountArgument, key_id: KeyIdArgument) -> None:
 
 
 def _add(system: System, account: str, read_key: Callable[[], str], *, label: str, check: bool) -> AddedKeyView:
-    """Adds the key that is read once the account is found."""
+    """Adds the key to the account. The key is read only after the account was found."""
     from paceline.wiring import open_atlas
 
     accounts.get_account(system.store, account, now_ms=system.clock.now_ms())
@@ -144,7 +144,7 @@ def _list_over_rest(remote: Remote, account: str | None) -> list[KeyView]:
 
 
 def _list(system: System, account: str | None) -> list[KeyView]:
-    """The keys of one account, or of all of them."""
+    """Returns the keys of one account, or of all accounts."""
     now_ms = system.clock.now_ms()
     if account is None:
         found = [one.id for one in system.store.accounts(now_ms=now_ms, releases_until_ms=now_ms)]
@@ -154,7 +154,7 @@ def _list(system: System, account: str | None) -> list[KeyView]:
 
 
 def _read_secret() -> str:
-    """Asks a person without an echo, or reads one line of stdin; so the key is in no history and no process list."""
+    """Asks a person without an echo, or reads one line of stdin, so that no history or process list has the key."""
     if sys.stdin.isatty():
         return getpass.getpass("Key (it is not shown): ").strip()
     secret = sys.stdin.readline(LINE_CHARS_MAX).strip()

@@ -1,4 +1,4 @@
-"""A job's results, read through the store or over REST, and written as lines to stdout or to a file."""
+"""Reads a job's results through the store or over REST, and writes them as lines to stdout or to a file."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from paceline.wiring import System
 
 RESULTS_S = 600.0
-"""RIPE may take its time for the next line."""
+"""Longest wait for the next line from RIPE."""
 
 
 class Written(NamedTuple):
-    """How much was written. ``errors`` counts definitions that have no or not all results."""
+    """What was written. ``errors`` counts definitions without results, or without all of them."""
 
     results: int
     errors: int
@@ -31,7 +31,7 @@ class Written(NamedTuple):
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """What a line holds: one result or an error; or, merged, all results and errors of a target."""
+    """A line: one result or one error; merged, all results and errors of a target."""
 
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
@@ -61,7 +61,7 @@ def write_over_rest(remote: Remote, job: str, output: Path | None, *, merged: bo
         "/v1/jobs/{job}/results", query={"merged": "target" if merged else None}, wait_s=RESULTS_S, job=job
     )
     results = errors = 0
-    first = next(pieces, b"")  # a job that is not there must not leave an empty file
+    first = next(pieces, b"")  # a job that does not exist must not leave an empty file
     with _sink(output) as sink, _results_bar(output) as bar:
         take = _Counted(sink, lambda lines: bar(lines, None))
         for line in _lines(first, pieces):
@@ -73,7 +73,7 @@ def write_over_rest(remote: Remote, job: str, output: Path | None, *, merged: bo
 
 
 def _lines(first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Whole lines of the pieces."""
+    """Yields the whole lines of the pieces."""
     rest = first
     while True:
         *whole, rest = rest.split(b"\n")
@@ -102,7 +102,7 @@ class _Counted:
 
 @contextmanager
 def _sink(output: Path | None) -> Iterator[BinaryIO]:
-    """Stdout; or a file that appears, or takes the place of an older one, only when it is whole."""
+    """Opens stdout, or a file that appears, or replaces an older one, only once it is complete."""
     if output is None:
         yield sys.stdout.buffer
         return
@@ -112,7 +112,7 @@ def _sink(output: Path | None) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _results_bar(output: Path | None) -> Iterator[Progress]:
-    if output is None and sys.stdout.isatty():  # the lines themselves are seen, and a bar would run through them
+    if output is None and sys.stdout.isatty():  # a bar would mix with the lines on the terminal
         yield lambda _done, _total: None
         return
     with progress_bar("Reading results", of_bytes=False) as bar:

@@ -1,4 +1,4 @@
-"""Where ``--watch`` looks at a job: in the store, or at a Paceline elsewhere."""
+"""Sources of ``--watch``: a job in the store, or in another Paceline."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ JOB_PATH = "/v1/jobs/{job}"
 
 class JobSource(Protocol):
     def progress(self, job_id: str) -> JobView:
-        """The job without its measurements."""
+        """Returns the job without its measurements."""
 
     def failures(self, job_id: str) -> Iterator[tuple[int, str]]:
-        """Index and reason of each measurement that failed."""
+        """Yields index and reason of each measurement that failed."""
 
     def is_worked_on(self) -> bool:
         """True if a daemon runs."""
@@ -47,7 +47,7 @@ class StoreJobs:
 
 
 class RemoteJobs:
-    """Jobs of a Paceline elsewhere."""
+    """Jobs of another Paceline."""
 
     def __init__(self, remote: Remote) -> None:
         self._remote = remote
@@ -60,5 +60,5 @@ class RemoteJobs:
         return ((one.index, one.reason) for one in view.measurements or () if one.state == "failed")
 
     def is_worked_on(self) -> bool:
-        """It answers, so it runs."""
+        """Returns True: a Paceline that answers is running."""
         return True

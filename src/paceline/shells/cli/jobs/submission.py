@@ -1,4 +1,4 @@
-"""Pricing and submitting a job, on the store or over REST, and how both are told."""
+"""Prices and submits a job, on the store or over REST, and prints the result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JOBS_PATH = "/v1/jobs"
 
 
 class Quote(msgspec.Struct, frozen=True):
-    """What a job would cost at most, in all and by type, and whether that fits."""
+    """Highest cost of a job, in all and by type, and whether the user's credits suffice."""
 
     cost: int
     credits_left: int
@@ -37,7 +37,7 @@ class Quote(msgspec.Struct, frozen=True):
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """A job that was taken. ``again``: it was submitted before, under the same key."""
+    """A job that was accepted. ``again``: it was submitted before, with the same key."""
 
     job: str
     cost: int
@@ -47,7 +47,7 @@ class Submitted(msgspec.Struct, frozen=True):
 
 
 class KindPrice(msgspec.Struct, frozen=True):
-    """The most that all definitions of one type can cost together."""
+    """Highest cost of all definitions of one type together."""
 
     type: str
     definitions: int
@@ -56,7 +56,7 @@ class KindPrice(msgspec.Struct, frozen=True):
 
 
 def kind_prices(job: Job, *, now_ms: int) -> list[KindPrice]:
-    """The price of a job, by type of measurement, the dearest first."""
+    """Returns the prices of a job by type of measurement, the highest first."""
     costs: dict[str, list[Cost]] = {}
     for one in job.measurements:
         for definition in one.definitions:
@@ -71,7 +71,7 @@ def _dearest_first(one: KindPrice) -> tuple[int, str]:
 
 
 def quote_on_store(system: System, user: str | None, body: bytes) -> tuple[Quote, int]:
-    """The price of the job, and the user's credits a day."""
+    """Returns the price of the job, and the user's daily credits."""
     owner, now_ms, limits = owner_id(system, user), system.clock.now_ms(), system.job_limits
     quote = submit.quote_job(system.store, owner, body, limits=limits, now_ms=now_ms)
     budget = quote.budget
@@ -83,7 +83,10 @@ def quote_on_store(system: System, user: str | None, body: bytes) -> tuple[Quote
 
 
 def quote_over_rest(remote: Remote, user: str | None, body: bytes) -> tuple[Quote, int]:
-    """The same; the prices by type are computed here, from a job that was found valid there."""
+    """Like ``quote_on_store``, over REST.
+
+    The prices by type are computed here, from a job that the service found valid.
+    """
     owner = remote.owner(user)
     query = {"dry_run": "true", "user": owner}
     answered = remote.ask("POST", JOBS_PATH, Quote, body=body, query=query)
@@ -127,5 +130,5 @@ def emit_quote(call: Call, quoted: tuple[Quote, int]) -> None:
 
 def emit_submitted(call: Call, done: Submitted) -> None:
     told = f"{done.measurements} measurements, {done.cost} credits reserved, {done.credits_left} left today"
-    note = Note("It was submitted before under this idempotency key; nothing was added.") if done.again else None
+    note = Note("It was submitted before with this idempotency key; nothing was added.") if done.again else None
     emit(call, done, note, f"{done.job} submitted: {told}.")

@@ -1,4 +1,4 @@
-"""``--watch``: a job as it goes, until it is finished. Bars on a terminal, elsewhere a line when something changes."""
+"""``--watch``: shows a job until it is finished, with bars on a terminal, else with a line for each change."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, emit, print_note, p
 from paceline.shells.cli.text.form import printable
 from paceline.steps.views.job_report import JobView, WaitingView
 
-if TYPE_CHECKING:  # rich is slow to import, and `--json` needs it not
+if TYPE_CHECKING:  # rich is slow to import, and `--json` does not need it
     from rich.console import RenderableType
 
 LOOK_S = 0.5
 QUIET_S = 10.0
-"""After so long without a change it is asked whether anybody works on it at all."""
+"""After this long without a change, look whether a daemon runs at all."""
 FAILURES_SHOWN = 5
 BAR_CHARS = 40
 
@@ -35,12 +35,12 @@ class Bar(NamedTuple):
 
 
 def watch_job(call: Call, jobs: JobSource, job_id: str) -> int:
-    """Returns when the job is finished: 0 if all of it went well. Ctrl-C ends the watching, not the job."""
+    """Shows the job until it is finished. Returns 0 if all of it succeeded. Ctrl-C ends the watching, not the job."""
     try:
         with _screen(call) as show:
             view = _follow(jobs, job_id, show, call)
     except KeyboardInterrupt:
-        print_note(f"\n{job_id} goes on without you. See it again: paceline job show {job_id} --watch")
+        print_note(f"\n{job_id} goes on. See it again: paceline job show {job_id} --watch")
         return EXIT_FAILED
     if not call.as_json:
         _print_end(jobs, view)
@@ -48,7 +48,7 @@ def watch_job(call: Call, jobs: JobSource, job_id: str) -> int:
 
 
 def bars(view: JobView) -> list[Bar]:
-    """The bars of a job: its measurements by state, then its credits."""
+    """Returns the bars of a job: its measurements by state, then its credits."""
     counts, cost = view.counts, view.cost
     states = {
         "queued": (counts.queued + counts.parked, "cyan"),
@@ -66,7 +66,7 @@ def bars(view: JobView) -> list[Bar]:
 
 
 def progress_line(view: JobView) -> str:
-    """The same in one line, for logs."""
+    """Returns the progress in one line, for logs."""
     parts = [f"{bar.amount} {bar.name}" for bar in bars(view)]
     states, credits_ = parts[:-3], parts[-3:]
     waits = f"; {waiting_text(view.waiting)}" if view.waiting else ""
@@ -74,7 +74,7 @@ def progress_line(view: JobView) -> str:
 
 
 def waiting_text(waiting: WaitingView) -> str:
-    """Why, and until when as far as that is known."""
+    """Returns why the job waits, and until when if that is known."""
     room = f"; room expected at {waiting.expected_room_at}" if waiting.expected_room_at else ""
     again = f"; next try at {waiting.next_try}" if waiting.next_try else ""
     return f"waits: {waiting.reason}{again}{room}"
@@ -96,7 +96,10 @@ def _follow(jobs: JobSource, job_id: str, show: Show, call: Call) -> JobView:
 
 
 def _moving(view: JobView) -> str:
-    """A text that changes when a daemon makes progress; times of waiting are left out, they change by themselves."""
+    """Returns a text that changes when a daemon makes progress.
+
+    Times of waiting change by themselves, so they are left out.
+    """
     return repr((view.state, view.counts, view.cost))
 
 
@@ -104,7 +107,7 @@ def _ask_for_daemon(jobs: JobSource, call: Call) -> None:
     if not jobs.is_worked_on():
         store = f" --store {call.store}" if call.store else ""
         print_note(
-            f"Nothing has moved for {QUIET_S:.0f} s, and no daemon answers: none runs on this store."
+            f"Nothing has changed for {QUIET_S:.0f} s, and no daemon runs on this store."
             f" Start one: paceline{store} up (or: paceline{store} worker)"
         )
 
@@ -117,13 +120,13 @@ def _screen(call: Call) -> Iterator[Show]:
     from rich.console import Console
     from rich.live import Live
 
-    # What is noted meanwhile goes above the bars: rich catches both streams while it draws.
+    # Notes appear above the bars: rich catches both streams while it draws.
     with Live(console=Console(highlight=False), refresh_per_second=4) as live:
         yield lambda view: live.update(_drawn(view))
 
 
 class _Lines:
-    """A line when something has changed."""
+    """Prints a line when something has changed."""
 
     def __init__(self, call: Call) -> None:
         self._call = call

@@ -1,4 +1,4 @@
-"""``paceline monitor run``, ``next`` and ``export``: a check now, the next times, and the definitions as lines."""
+"""``paceline monitor run``, ``next`` and ``export``: check now, show the next times, and write the definitions."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
-__all__ = ["app"]  # the monitor commands, with these
+__all__ = ["app"]  # the monitor commands, including these
 
 LOOK_S = 0.2
 WAIT_S_DEFAULT = 60.0
 _REASONS = {"paused": "It is paused.", "owner_disabled": "Its owner is disabled."}
-ExportArgument = Annotated[Path, argument("FILE", "Where it goes; - writes to stdout.")]
-WaitOption = Annotated[bool, flag("--wait", "Until the run has ended; exits with 1 if it is not ok.")]
+ExportArgument = Annotated[Path, argument("FILE", "The file to write; - writes to stdout.")]
+WaitOption = Annotated[bool, flag("--wait", "Wait until the run has ended; exits with 1 if it is not ok.")]
 WaitTimeOption = Annotated[float, option("SECONDS", "How long to wait with --wait.", "--wait-for", min=0.1)]
-CountOption = Annotated[int, option("N", "How many times.", "--count", min=1, max=TIMES_MAX)]
+CountOption = Annotated[int, option("N", "How many times to show.", "--count", min=1, max=TIMES_MAX)]
 
 
 @command(app, "run")
@@ -50,7 +50,7 @@ def run_monitor(
     wait: WaitOption = False,
     wait_for: WaitTimeOption = WAIT_S_DEFAULT,
 ) -> int:
-    """Check now, once, also if the monitor is paused. When it fires next stays as it is."""
+    """Check now, once, even if the monitor is paused. Its next firing does not change."""
 
     def on_store(system: System) -> RunNowView | RunView:
         owner = owner_id(system, user)
@@ -93,7 +93,7 @@ def list_next_times(
 
 @command(app, "export")
 def export_monitors(call: Call, file: ExportArgument = Path("-"), *, user: UserOption = None) -> None:
-    """Write a user's monitors, one JSON document to a line, for paceline monitor import."""
+    """Write a user's monitors, one JSON document per line, for paceline monitor import."""
     lines = 0
 
     def write(documents: Iterator[dict[str, Any]]) -> None:
@@ -120,7 +120,7 @@ def _definitions(system: System, owner: str) -> Iterator[dict[str, Any]]:
 
 
 def _definitions_over_rest(remote: Remote, owner: str) -> Iterator[dict[str, Any]]:
-    """The definitions alone, without schedule and health."""
+    """Yields the definitions alone, without schedule and health."""
     cursor: str | None = None
     while True:
         views, cursor = remote.page(MONITORS_PATH, MonitorView, limit=PAGE_MAX, cursor=cursor, user=owner)
@@ -133,7 +133,7 @@ def _definitions_over_rest(remote: Remote, owner: str) -> Iterator[dict[str, Any
 
 @contextmanager
 def _open_output(file: Path) -> Iterator[BinaryIO]:
-    """Stdout, or a file that is there once it is whole."""
+    """Opens stdout, or a file that appears once it is complete."""
     if str(file) == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -145,7 +145,7 @@ def _open_output(file: Path) -> Iterator[BinaryIO]:
 
 
 def _ended(look: Callable[[], RunView], *, wait_s: float) -> RunView:
-    """Returns the run when it has ended, or as it is when the time is over."""
+    """Waits until the run has ended or the time is over, and returns the run."""
     until_s = time.monotonic() + wait_s
     view = look()
     while view.outcome is None and time.monotonic() < until_s:

@@ -99,7 +99,7 @@ def list_monitors(
     limit: LimitOption = PAGE_MAX,
     cursor: CursorOption = None,
 ) -> None:
-    """List monitors with health and next due time: a user's, or everybody's."""
+    """List monitors with health and next due time, of a user or of all users."""
     if filters.all_users and user is not None:
         raise InvalidInput("Give either --user or --all-users.")
     owner, views, following = call.answer(
@@ -177,7 +177,7 @@ def set_paused(call: Call, monitor_id: IdArgument, *, user: UserOption = None, p
 
 @command(app, "rm")
 def remove(call: Call, monitor_id: IdArgument, *, user: UserOption = None) -> None:
-    """Remove a monitor. Nothing of it fires afterwards."""
+    """Remove a monitor. It does not fire any more."""
     call.answer(
         lambda at: define.remove_monitor(at.store, owner_id(at, user), monitor_id, now_ms=at.clock.now_ms()),
         lambda remote: remote.do("DELETE", MONITOR_PATH, user=remote.owner(user), id=monitor_id),
@@ -186,7 +186,7 @@ def remove(call: Call, monitor_id: IdArgument, *, user: UserOption = None) -> No
 
 
 def _none_text(owner: str | None, filters: ListOptions) -> str:
-    """Returns what to do about a list that is empty."""
+    """Returns advice for an empty list."""
     if any(filters.asked().values()):
         return f"No monitor matches. See all: paceline monitor list {'--all-users' if owner is None else '--user USER'}"
     return "There is no monitor yet. Put one: paceline monitor set ID --url URL --every 60s"
@@ -212,9 +212,9 @@ def _find(system: System, user: str | None, monitor_id: str) -> Monitor:
 
 
 def _put_or_edit(system: System, owner: str, monitor_id: str, options: MonitorOptions) -> PutResult:
-    """Creates the monitor if it is not there, else edits it as it was read: of two edits at once neither is lost."""
+    """Creates the monitor if it does not exist, else edits the stored one, so that no concurrent edit is lost."""
     if options.names_check and system.store.monitor(owner, monitor_id) is None:
-        with suppress(RevisionMismatch):  # somebody else has just created it
+        with suppress(RevisionMismatch):  # it was created by somebody else just now
             return _put(system, owner, monitor_id, msgspec.json.encode(document_of(options)), expected_revision=0)
 
     def change(spec: MonitorSpec) -> MonitorSpec:
@@ -265,14 +265,14 @@ def _read(file: Path, bytes_max: int) -> bytes:
 
 
 def _check_text(check: dict[str, Any]) -> str:
-    """The kind and what it is aimed at."""
+    """Returns the kind of the check and its target."""
     target = check.get("url") or check.get("host") or check.get("name") or ""
     port = f":{check['port']}" if check.get("host") and "port" in check else ""
     return f"{check['kind']} {target}{port}".strip()
 
 
 def _health_text(view: MonitorView) -> str:
-    """The health, and failures that do not make it fail yet."""
+    """Returns the health, and the number of failures that do not yet make it failing."""
     return f"ok, {view.failures} failed" if view.health == "ok" and view.failures else view.health
 
 

@@ -1,4 +1,4 @@
-"""The options of ``monitor set`` as the JSON document that the API would get, so that one parser judges both."""
+"""Turns the options of ``monitor set`` into the JSON document of the API, so that one parser checks both."""
 
 from __future__ import annotations
 
@@ -16,81 +16,89 @@ _JSON = re.compile(r"\s*(?:(/.*?)\s+)?(is|matches|at_least|at_most)\s+(.*)", re.
 
 
 class MonitorOptions(NamedTuple):
-    """The options of ``monitor set``; None for one that was not given."""
+    """Options of ``monitor set``; None for an option that was not given."""
 
     url: Annotated[str | None, option("URL", "HTTP check of this address.")] = None
     tcp: Annotated[str | None, option("HOST:PORT", "TCP check: is the connection accepted?")] = None
     dns: Annotated[str | None, option("NAME", "DNS check: does the name resolve?")] = None
     tls: Annotated[str | None, option("HOST[:PORT]", "TLS check: is the certificate good?")] = None
-    outgoing: Annotated[
-        str | None, option("JSON", "Hand each run, with this JSON object, to a checker of your own.")
-    ] = None
+    outgoing: Annotated[str | None, option("JSON", "Give each run, with this JSON object, to your own checker.")] = None
     every: Annotated[str | None, option("DURATION", "Interval, for example 30s.")] = None
     cron: Annotated[str | None, option("EXPRESSION", "Five cron fields, instead of --every.")] = None
     timezone: Annotated[str | None, option("ZONE", "Time zone of --cron. [default: UTC]")] = None
     method: Annotated[str | None, option("METHOD", "HTTP method. [default: GET]")] = None
     header: Annotated[list[str] | None, option("NAME:VALUE", "A header to send, kept sealed; may be repeated.")] = None
-    body: Annotated[str | None, option("TEXT", "What to send with POST, PUT or PATCH, sealed.")] = None
+    body: Annotated[str | None, option("TEXT", "Body to send with POST, PUT or PATCH, kept sealed.")] = None
     basic: Annotated[str | None, option("USER:PASSWORD", "Basic authentication, kept sealed.")] = None
     bearer: Annotated[str | None, option("TOKEN", "Bearer authentication, kept sealed.")] = None
-    no_auth: Annotated[bool, flag("--no-auth", "Without the authentication there was.")] = False
-    follow_redirects: Annotated[int | None, option("N", "How many to follow. [default: 0]")] = None
-    verify_tls: Annotated[
-        bool | None, flag("--verify-tls/--no-verify-tls", "Whether the certificate must be good.")
-    ] = None
-    max_bytes: Annotated[int | None, option("N", "How much of the body is read. [default: 1048576]")] = None
+    no_auth: Annotated[bool, flag("--no-auth", "Remove the authentication.")] = False
+    follow_redirects: Annotated[int | None, option("N", "How many redirects to follow. [default: 0]")] = None
+    verify_tls: Annotated[bool | None, flag("--verify-tls/--no-verify-tls", "Whether to verify the certificate.")] = (
+        None
+    )
+    max_bytes: Annotated[int | None, option("N", "How many bytes of the body to read. [default: 1048576]")] = None
     expect_status: Annotated[
-        list[str] | None, option("N|Nxx", "HTTP status that is good, or class of them; may be repeated. [default: 2xx]")
+        list[str] | None, option("N|Nxx", "Good HTTP status, or class such as 2xx; may be repeated. [default: 2xx]")
     ] = None
-    contains: Annotated[str | None, option("TEXT", "What the HTTP body must contain.")] = None
-    lacks: Annotated[str | None, option("TEXT", "What the HTTP body must not contain.")] = None
-    matches: Annotated[str | None, option("PATTERN", "What the HTTP body must match (RE2).")] = None
+    contains: Annotated[str | None, option("TEXT", "Text that the HTTP body must contain.")] = None
+    lacks: Annotated[str | None, option("TEXT", "Text that the HTTP body must not contain.")] = None
+    matches: Annotated[str | None, option("PATTERN", "Pattern that the HTTP body must match (RE2).")] = None
     expect_json: Annotated[
         list[str] | None,
         option(
             "'POINTER is|matches|at_least|at_most VALUE'",
-            "What a JSON body has at a place, such as '/status is up'; may be repeated.",
+            "Condition on a JSON body, such as '/status is up'; may be repeated.",
         ),
     ] = None
     expect_header: Annotated[
-        list[str] | None, option("NAME:VALUE", "Header of the answer, whole; may be repeated.")
+        list[str] | None,
+        option("NAME:VALUE", "Header that the answer must have, with its whole value; may be repeated."),
     ] = None
     latency_max: Annotated[str | None, option("DURATION", "A good answer that takes longer is a failure.")] = None
-    days_left: Annotated[int | None, option("N", "Days that the certificate must last, of https and --tls.")] = None
-    dns_type: Annotated[str | None, option("TYPE", "Record type of --dns. [default: A]")] = None
-    dns_server: Annotated[str | None, option("HOST[:PORT]", "Whom to ask. [default: the system's resolver]")] = None
-    answer: Annotated[list[str] | None, option("TEXT", "What must be among the DNS answers; may be repeated.")] = None
-    only_answer: Annotated[list[str] | None, option("TEXT", "All the DNS answers there must be; may be repeated.")] = (
+    days_left: Annotated[int | None, option("N", "Days that the certificate must stay valid, for https and --tls.")] = (
         None
     )
+    dns_type: Annotated[str | None, option("TYPE", "Record type of --dns. [default: A]")] = None
+    dns_server: Annotated[str | None, option("HOST[:PORT]", "Name server to ask. [default: the system's resolver]")] = (
+        None
+    )
+    answer: Annotated[
+        list[str] | None, option("TEXT", "Value that must be among the DNS answers; may be repeated.")
+    ] = None
+    only_answer: Annotated[
+        list[str] | None, option("TEXT", "The only DNS answers that are allowed; may be repeated.")
+    ] = None
     timeout: Annotated[str | None, option("DURATION", "Total deadline of a check. [default: 10s]")] = None
     initial_delay: Annotated[
-        str | None, option("DURATION", "Wait before the first run. Without it an interval's phase is allotted.")
+        str | None,
+        option("DURATION", "Wait before the first run. Without it Paceline allots the phase of an interval."),
     ] = None
-    jitter: Annotated[str | None, option("DURATION", "Shift by a fixed part of this.")] = None
+    jitter: Annotated[str | None, option("DURATION", "Shift all firings by a fixed part of this.")] = None
     missed: Annotated[
-        Missed | None, option("skip|once|all", "What becomes of runs missed while Paceline was down. [default: skip]")
+        Missed | None, option("skip|once|all", "What to do with runs missed while Paceline was down. [default: skip]")
     ] = None
     overlap: Annotated[
-        Overlap | None, option("skip|queue", "What a firing does while a run is open. [default: skip]")
+        Overlap | None, option("skip|queue", "What a firing does while another run is open. [default: skip]")
     ] = None
     attempts: Annotated[
         int | None, option("N", "Tries of a check before it counts as failed, 1 to 5. [default: 1]")
     ] = None
     paused: PausedOption = None
-    tag: Annotated[
-        list[str] | None, option("TEXT", "A tag; may be repeated. Takes the place of all tags there are.")
-    ] = None
-    no_tags: Annotated[bool, flag("--no-tags", "Without any tag.")] = False
+    tag: Annotated[list[str] | None, option("TEXT", "A tag; may be repeated. Replaces all existing tags.")] = None
+    no_tags: Annotated[bool, flag("--no-tags", "Remove all tags.")] = False
     alert_after: Annotated[
-        int | None, option("N", "Failures in a row until it is failing and somebody is told. [default: 1]")
+        int | None, option("N", "Failures in a row before it counts as failing and somebody is told. [default: 1]")
     ] = None
-    alert_recover: Annotated[int | None, option("N", "Successes in a row until it is ok again. [default: 1]")] = None
+    alert_recover: Annotated[
+        int | None, option("N", "Successes in a row before it counts as ok again. [default: 1]")
+    ] = None
     channel: Annotated[
         list[str] | None, option("ID", "A channel to tell; may be repeated. [default: the user's default channels]")
     ] = None
-    no_channels: Annotated[bool, flag("--no-channels", "Tell the user's default channels.")] = False
-    no_expect: Annotated[bool, flag("--no-expect", "Without the expectations there were.")] = False
+    no_channels: Annotated[
+        bool, flag("--no-channels", "Remove all channels; the user's default channels are told.")
+    ] = False
+    no_expect: Annotated[bool, flag("--no-expect", "Remove all existing expectations.")] = False
 
     @property
     def names_check(self) -> bool:
@@ -99,7 +107,7 @@ class MonitorOptions(NamedTuple):
 
 
 def document_of(options: MonitorOptions) -> dict[str, Any]:
-    """The document, or InvalidInput if the options contradict each other."""
+    """Returns the document. Raises InvalidInput if the options contradict each other."""
     document = {
         name: value
         for name in ("every", "cron", "timezone", "initial_delay", "jitter", "missed", "overlap", "attempts", "paused")
@@ -116,7 +124,7 @@ def document_of(options: MonitorOptions) -> dict[str, Any]:
 
 
 def patch_of(options: MonitorOptions, there: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge patch (RFC 7396) that changes what the options name and keeps the rest. ``there``: the stored check."""
+    """Returns the merge patch (RFC 7396) that changes only what the options name. ``there`` is the stored check."""
     document = document_of(options)
     check = document.get("check")
     if check is None:
@@ -124,11 +132,11 @@ def patch_of(options: MonitorOptions, there: Mapping[str, Any]) -> dict[str, Any
     kind = check.get("kind", there["kind"])
     if kind != there["kind"]:
         return document | {"check": {"timeout": there["timeout"], **check}} if "timeout" in there else document
-    if options.outgoing is not None:  # the object that a checker gets is one thing, given whole
+    if options.outgoing is not None:  # the object for a checker is replaced as a whole
         check = {name: None for name in there if name != "timeout"} | check
     if options.tls is not None:
         check = {"port": None} | check
-    if "auth" in check and check["auth"] is not None:  # one kind takes the place of the other whole
+    if "auth" in check and check["auth"] is not None:  # one kind of auth replaces the other as a whole
         check = check | {"auth": dict.fromkeys(there.get("auth") or ()) | check["auth"]}
     if options.no_expect:
         given = check.get("expect")
@@ -168,7 +176,7 @@ def _check(options: MonitorOptions) -> dict[str, Any]:
 
 
 def _auth(options: MonitorOptions) -> dict[str, Any]:
-    """The field ``auth``, if an option is about it; None takes away what there was."""
+    """Returns the field ``auth`` if an option sets it. None removes the stored one."""
     if [options.basic, options.bearer, options.no_auth or None].count(None) < 2:
         raise InvalidInput("Give only one of --basic, --bearer and --no-auth.")
     if options.bearer is not None:
@@ -214,7 +222,7 @@ def _headers(lines: Iterable[str], option: str) -> dict[str, str]:
 
 
 def _json(text: str) -> dict[str, Any]:
-    """What ``POINTER word VALUE`` says. The value is JSON; what is no JSON is a text as it stands."""
+    """Parses ``POINTER word VALUE``. The value is JSON; anything else is taken as text."""
     match = _JSON.fullmatch(text)
     if match is None:
         example = "'/status is up' or '/free at_least 10'"
@@ -257,7 +265,7 @@ def _outgoing(text: str) -> dict[str, Any]:
 
 
 def _endpoint(text: str, option: str) -> tuple[str, int | None]:
-    """HOST, HOST:PORT, or an IPv6 address in brackets with or without a port."""
+    """Parses HOST, HOST:PORT, or an IPv6 address in brackets with or without a port."""
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         return text.strip("[]"), None

@@ -1,4 +1,4 @@
-"""``paceline monitor import``: many monitors from one file, a page at a time."""
+"""``paceline monitor import``: reads many monitors from one file, a page at a time."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
-__all__ = ["app"]  # the monitor commands, with this one
+__all__ = ["app"]  # the monitor commands, including this one
 
 PAGE, COMMIT = 10_000, 1_000
-"""Items that are read and have their phases allotted together, and those of one commit."""
+"""Items that are read together and get their phases together, and items of one commit."""
 CHUNK_ITEMS, CHUNK_BYTES = 500, 4_194_304
-"""Of one request, less than what a Paceline takes by default."""
+"""Items and bytes of one request, below the default limits of a Paceline."""
 FileArgument = Annotated[Path, argument("FILE", 'JSON array, {"items": [...]} or NDJSON; - reads stdin.')]
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -85,7 +85,7 @@ def _put(system: System, owner: str, page: Sequence[Item | Broken], tally: Tally
 
 
 def _put_over_rest(remote: Remote, owner: str, page: Sequence[Item | Broken], tally: Tally) -> None:
-    """The same over REST. Items that have no id, or are no JSON object, are refused here: they cannot be sent."""
+    """Puts a page over REST. Items without an id, or that are no JSON object, are refused here: they cannot be sent."""
     sent: list[_Sent] = []
     for item in page:
         monitor_id = None
@@ -96,8 +96,8 @@ def _put_over_rest(remote: Remote, owner: str, page: Sequence[Item | Broken], ta
             sent.append(_Sent(item.line, monitor_id, document, _host(fields.get("check"))))
         except PacelineError as error:
             tally.refuse(item.line, monitor_id, error)
-    if len({one.id for one in sent}) == len(sent):  # else their order matters
-        # Phases are allotted to each request by itself: the monitors of a host shall be in one.
+    if len({one.id for one in sent}) == len(sent):  # if an id is repeated, the order matters
+        # Phases are allotted per request, so the monitors of a host should be in one request.
         sent.sort(key=lambda one: one.host)
     for chunk in _chunks(sent):
         items = [msgspec.Raw(one.document) for one in chunk]
@@ -117,7 +117,7 @@ class _Sent(NamedTuple):
 
 
 def _host(check: msgspec.Raw | None) -> str:
-    """The host of a check; empty if it has none, or is wrong and will be refused."""
+    """Returns the host of a check; empty if it has none, or is invalid and will be refused."""
     try:
         return host_of(parse_check(bytes(check or b"null"), "/check"))
     except PacelineError:
@@ -125,7 +125,7 @@ def _host(check: msgspec.Raw | None) -> str:
 
 
 def _chunks(items: Iterable[_Sent]) -> Iterator[list[_Sent]]:
-    """What one request takes: so many bytes at most, and no id twice, because there the first alone would count."""
+    """Yields the items of each request: limited in size, and no id twice, because only the first would count."""
     chunk, ids, size = list[_Sent](), set[str](), 0
     for one in items:
         if one.id in ids or size + len(one.document) > CHUNK_BYTES or len(chunk) >= CHUNK_ITEMS:
@@ -139,9 +139,9 @@ def _chunks(items: Iterable[_Sent]) -> Iterator[list[_Sent]]:
 
 
 def _split(item: Item | Broken) -> tuple[str, bytes]:
-    """An item's id, and the rest of it: the definition."""
+    """Returns an item's id and the rest of it, the definition."""
     if isinstance(item, Broken):
-        raise MalformedBody(f"{item.reason}; the file was read no further.")
+        raise MalformedBody(f"{item.reason}; the rest of the file was not read.")
     fields = decode(_FIELDS, item.body)
     raw = fields.pop("id", None)
     if raw is None:

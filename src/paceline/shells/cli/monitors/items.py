@@ -1,4 +1,4 @@
-"""Items of a file of any size, one at a time: a JSON array, ``{"items": [...]}`` or NDJSON."""
+"""Reads items of a file of any size, one at a time: a JSON array, ``{"items": [...]}`` or NDJSON."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ ITEM_BYTES_MAX = 1_048_576
 CHUNK_CHARS = 65_536
 LOOK_AHEAD_CHARS = 1_024
 _WRAPPED = re.compile(r'\{\s*"items"\s*:\s*\[')
-# Only where a value ends is asked here; what it means is for the one parser of definitions to say.
+# Only the end of a value is searched here; the parser of definitions checks its meaning.
 _ENDS = json.JSONDecoder(parse_int=len, parse_float=len)
 
 
 class Item(NamedTuple):
-    """One definition as it stands in the file, and the line where it begins."""
+    """A definition as it is in the file, and the line where it begins."""
 
     line: int
     body: bytes
 
 
 class Broken(NamedTuple):
-    """The line where the file stops being JSON, so that the rest cannot be read."""
+    """The line where the file is no longer JSON, so that the rest cannot be read."""
 
     line: int
     reason: str
 
 
 def read_items(stream: BinaryIO, *, chunk_chars: int = CHUNK_CHARS) -> Iterator[Item | Broken]:
-    """Every item of the file, in order; if it cannot be read to its end, Broken is the last."""
+    """Yields every item of the file, in order. If the file cannot be read to its end, the last item is Broken."""
     text = io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="\n")
     window = _Window(text, chunk_chars)
     try:
@@ -46,15 +46,15 @@ def read_items(stream: BinaryIO, *, chunk_chars: int = CHUNK_CHARS) -> Iterator[
     except _Lost as error:
         yield Broken(window.line, str(error))
     finally:
-        text.detach()  # the stream is its opener's to close
+        text.detach()  # the caller closes the stream
 
 
 class _Lost(Exception):
-    """The next item cannot be found: the file is not JSON any more."""
+    """Raised if the next item cannot be found: the file is no longer JSON."""
 
 
 class _Window:
-    """The part of the text that is being looked at; never more than one item and a chunk."""
+    """The part of the text in memory: never more than one item and a chunk."""
 
     def __init__(self, text: io.TextIOWrapper, chunk_chars: int) -> None:
         self._text = text
@@ -86,21 +86,21 @@ class _Window:
             self.refill()
 
     def take(self, char: str) -> bool:
-        """True if the character comes next; it is then skipped."""
+        """Returns True and skips the character if it comes next."""
         found = self._buffer.startswith(char, self._at)
         if found:
             self.advance(1)
         return found
 
     def match(self, pattern: re.Pattern[str]) -> int | None:
-        """How many characters the pattern takes from here, if it is among the next few."""
+        """Returns how many characters the pattern matches here, or None if it does not match."""
         while len(self._buffer) - self._at < LOOK_AHEAD_CHARS and not self.ended:
             self.refill()
         match = pattern.match(self._buffer, self._at)
         return match.end() - match.start() if match else None
 
     def value_chars(self) -> int:
-        """How long the JSON value is that begins here."""
+        """Returns the length of the JSON value that begins here."""
         while True:
             try:
                 return _ENDS.raw_decode(self._buffer, self._at)[1] - self._at
@@ -112,7 +112,7 @@ class _Window:
             self.refill()
 
     def line_chars(self) -> int | None:
-        """How long the line is that begins here, without its end; None at the end of the file."""
+        """Returns the length of the line that begins here, without its end; None at the end of the file."""
         while (end := self._buffer.find("\n", self._at)) < 0 and not self.ended:
             if len(self._buffer) - self._at > ITEM_BYTES_MAX:
                 raise _Lost(f"Longer than {ITEM_BYTES_MAX} bytes")
@@ -147,7 +147,7 @@ def _line_items(window: _Window) -> Iterator[Item]:
 
 
 def _bytes(text: str) -> bytes:
-    """The file's own bytes, so that what is not UTF-8 is refused with its item."""
+    """Returns the file's own bytes, so that text that is not UTF-8 is refused with its item."""
     return text.encode("utf-8", "surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""The lists of ``paceline monitor list``: filtered and in order, on the store and over REST."""
+"""Lists of ``paceline monitor list``: filtered and sorted, from the store or over REST."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 
 Page = tuple[list[MonitorView], str | None]
 Listed = tuple[str | None, list[MonitorView], str | None]
-"""The owner, or None for everybody; the monitors, and the cursor of what comes next."""
+"""The owner (None: all users), the monitors, and the cursor of the next page."""
 PAGES_MAX = 10_000
 
 
 class ListOptions(NamedTuple):
-    """What ``monitor list`` filters and sorts by; None for what was not given."""
+    """Filters and order of ``monitor list``; None for an option that was not given."""
 
     tag: Annotated[str | None, option("TAG", "Only those with this tag.")] = None
-    health: Annotated[str | None, option("ok|failing|late|paused|new", "Only those of this health.")] = None
-    kind: Annotated[str | None, option("http|tcp|dns|tls|outgoing", "Only those of this kind of check.")] = None
-    search: Annotated[str | None, option("TEXT", "Part of the id or of the address, in any case.")] = None
-    sort: Annotated[str | None, option("id|health|next_due", "The order. [default: id]")] = None
+    health: Annotated[str | None, option("ok|failing|late|paused|new", "Only those with this health.")] = None
+    kind: Annotated[str | None, option("http|tcp|dns|tls|outgoing", "Only those with this kind of check.")] = None
+    search: Annotated[str | None, option("TEXT", "Part of the id or of the address; case does not matter.")] = None
+    sort: Annotated[str | None, option("id|health|next_due", "Order of the list. [default: id]")] = None
     all_users: Annotated[bool, flag("--all-users", "The monitors of all users.")] = False
 
     def asked(self) -> dict[str, str | None]:
-        """The filters by the names that the API has for them."""
+        """Returns the filters under their names in the API."""
         return {"tag": self.tag, "health": self.health, "kind": self.kind, "q": self.search, "sort": self.sort}
 
 
@@ -52,13 +52,13 @@ def list_over_rest(remote: Remote, owner: str | None, filters: ListOptions, curs
 
 
 def again(owner: str | None, filters: ListOptions) -> str:
-    """The options with which the list goes on."""
+    """Returns the options that continue the list."""
     given = [f"--{name} {shlex.quote(value)}" for name, value in filters._asdict().items() if isinstance(value, str)]
     return " ".join(["--all-users" if owner is None else f"--user {owner}", *given])
 
 
 def _filled(read: Callable[[int, str | None], Page], cursor: str | None, limit: int) -> Page:
-    """Reads on while pages are short, up to the limit."""
+    """Reads further pages while they are short, up to the limit."""
     found: list[MonitorView] = []
     for _ in range(PAGES_MAX):
         views, cursor = read(limit - len(found), cursor)

@@ -15,7 +15,7 @@ MONITOR_PATH = f"{MONITORS_PATH}/{{id}}"
 
 
 def set_over_rest(remote: Remote, owner: str, monitor_id: str, options: MonitorOptions) -> tuple[str, MonitorView]:
-    """Creates the monitor if it is not there, else edits it as it was read: of two edits at once neither is lost.
+    """Creates the monitor if it does not exist, else edits the stored one, so that no concurrent edit is lost.
 
     Returns the disposition and the monitor as it is now.
     """

@@ -1,4 +1,4 @@
-"""``paceline monitor uptime``: how good a monitor's target was."""
+"""``paceline monitor uptime``: the share of time in which a monitor's target was good."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
-__all__ = ["app"]  # the monitor commands, with this one
+__all__ = ["app"]  # the monitor commands, including this one
 
 INCIDENT_COLUMNS: Columns = {"BEGAN": when("began"), "ENDED": when("ended"), "REASON": words("reason", 1)}
 CsvOption = Annotated[Path | None, option("FILE", "Write the days to this file as CSV; - is stdout.", "--csv")]

@@ -1,4 +1,4 @@
-"""The uptime of a monitor as lines for people."""
+"""The uptime of a monitor as text."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def uptime_fields(view: UptimeView) -> list[tuple[str, str | None]]:
 
 
 def _percent(share: float | None) -> str | None:
-    """Cut off, not rounded: 100 % is said only if nothing was bad."""
+    """Returns the share in percent, cut off instead of rounded: 100 % means that nothing was bad."""
     return None if share is None else f"{int(share * 100_000) / 1_000:.3f} %"

@@ -1,4 +1,4 @@
-"""Columns of tables: what stands in each, how far it may be cut, and which are left out first on a narrow terminal."""
+"""Columns of tables: contents, how far each may be cut, and which are left out first on a narrow terminal."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 Kind = Literal["ident", "word", "words", "address", "when"]
-"""``ident`` and ``word`` are never cut; ``words`` are cut at the end, ``address`` in the middle. ``when``: times."""
+"""``ident`` and ``word`` are never cut; ``words`` are cut at the end, ``address`` in the middle.
+
+``when`` is for times.
+"""
 Cell = str | Callable[[Any], Any]
-"""The attribute of a view that stands in a column, or a function of the view."""
+"""Attribute of a view that a column shows, or a function of the view."""
 
 
 class Column(NamedTuple):
@@ -28,32 +31,32 @@ class Heading(NamedTuple):
 
 
 def ident(cell: Cell, rank: int = 0) -> Column:
-    """A column of ids: people copy them, so that none is ever cut or broken."""
+    """Returns a column of ids. They are never cut or broken, because people copy them."""
     return Column(cell, "ident", rank)
 
 
 def word(cell: Cell, rank: int = 0) -> Column:
-    """A column of states or figures: short, and never cut."""
+    """Returns a column of states or figures: short, and never cut."""
     return Column(cell, "word", rank)
 
 
 def words(cell: Cell, rank: int = 0) -> Column:
-    """A column of text, cut at the end where it must be."""
+    """Returns a column of text, cut at the end if need be."""
     return Column(cell, "words", rank)
 
 
 def address(cell: Cell, rank: int = 0) -> Column:
-    """A column of addresses, cut in the middle: both ends tell them apart."""
+    """Returns a column of addresses, cut in the middle, because both ends tell them apart."""
     return Column(cell, "address", rank)
 
 
 def when(cell: Cell, rank: int = 0) -> Column:
-    """A column of times: relative to now on a terminal, exact with --utc and in pipes."""
+    """Returns a column of times: relative to now on a terminal, exact with --utc and in pipes."""
     return Column(cell, "when", rank)
 
 
 def heading_of(column: str | Heading, position: int) -> Heading:
-    """Returns a heading as it is; a bare text is a column that is left out sooner the further right it stands."""
+    """Returns a heading as it is; for a bare text, a column that is left out sooner the further right it stands."""
     if isinstance(column, Heading):
         return column
     return Heading(column, "words", position) if position else Heading(column, "ident")

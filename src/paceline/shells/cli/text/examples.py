@@ -117,5 +117,5 @@ def examples_of(path: str) -> str | None:
     found = EXAMPLES.get(path)
     if not found:
         return None
-    # \b keeps the lines as they are: a command that is broken over two lines cannot be copied.
+    # \b keeps the lines unbroken, so that each command can be copied.
     return "\b\nExamples:\n" + "\n".join(f"  paceline {line}" for line in found)

@@ -1,4 +1,4 @@
-"""Tables and fields that fit a width: which columns stay, how wide each is, and how texts are cut and folded."""
+"""Fits tables and fields into a width: which columns stay, how wide each is, and how texts are cut and folded."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from paceline.shells.cli.text.columns import Heading
 GAP = 2
 CUT = "…"
 LEAST = {"words": 12, "address": 26}
-"""How narrow a column of this kind may become before others are left out."""
+"""Least width of a column of this kind, before other columns are left out."""
 
 
 class Layout(NamedTuple):
-    """The columns that stay, by position, and how wide each is. No columns: rows are stacked, a line for each cell."""
+    """Positions and widths of the columns that stay. Without columns, rows are stacked: a line for each cell."""
 
     columns: list[int]
     widths: list[int]
@@ -22,7 +22,7 @@ class Layout(NamedTuple):
 
 
 def lay_out(headings: Sequence[Heading], rows: Sequence[Sequence[str]], width: int | None) -> Layout:
-    """Returns the layout of a table. Without a width nothing is cut and nothing left out."""
+    """Returns the layout of a table. Without a width nothing is cut or left out."""
     natural = [max([cells(one.text), *(cells(row[n]) for row in rows)]) for n, one in enumerate(headings)]
     everything = list(range(len(headings)))
     if width is None or _total(natural) <= width:
@@ -48,7 +48,7 @@ def cut(text: str, width: int) -> str:
 
 
 def cut_middle(text: str, width: int) -> str:
-    """Returns the text, without its middle if it is too wide: the end of an address tells it apart as well."""
+    """Returns the text, without its middle if it is too wide: both ends of an address tell it apart."""
     if cells(text) <= width:
         return text
     behind = (width - 1) // 2
@@ -87,7 +87,7 @@ def cells(text: str) -> int:
 
 
 def _share(least: list[int], natural: list[int], width: int) -> list[int]:
-    """Gives each column its least, then shares what is left evenly between those that want more."""
+    """Gives each column its least width, then shares the rest evenly between those that want more."""
     widths = list(least)
     left = width - _total(widths)
     while left > 0 and (wanting := [n for n, wide in enumerate(widths) if wide < natural[n]]):
@@ -106,7 +106,7 @@ def _total(widths: Sequence[int]) -> int:
 def _head(text: str, width: int) -> str:
     """Returns the longest beginning of the text that fits."""
     end, used = 0, 0
-    for end, char in enumerate(text):  # how far it came
+    for end, char in enumerate(text):  # how many characters fit
         used += cells(char)
         if used > width:
             return text[:end]

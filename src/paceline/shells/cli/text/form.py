@@ -20,7 +20,7 @@ _IDENT = re.compile(r"[A-Za-z0-9._:@+=~/#%,;()'`-]+")
 IDENT_FIELDS = frozenset(
     {"monitor", "run", "job", "batch", "provider", "user", "id", "account", "key", "channel", "record", "silence"}
 )
-"""Fields whose value is an id: never broken, however long."""
+"""Fields whose value is an id, which is never broken."""
 
 
 class Form(NamedTuple):
@@ -36,7 +36,7 @@ class Form(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A cell of a line. ``style``: how a terminal shows it."""
+    """A cell of a line. ``style`` is its style on a terminal."""
 
     text: str
     style: str = ""
@@ -50,7 +50,7 @@ class Drawn(NamedTuple):
 
 
 def form_of(*, utc: bool) -> Form:
-    """Returns the form for stdout: its width is $COLUMNS, else that of the terminal, else there is none."""
+    """Returns the form for stdout. Its width is $COLUMNS, else that of the terminal, else there is none."""
     return Form(_width(), time.time_ns() // 1_000_000, utc)
 
 
@@ -70,7 +70,7 @@ def draw_table(form: Form, headings: Sequence[Heading], rows: Iterable[Sequence[
 
 
 def draw_fields(form: Form, pairs: Iterable[tuple[str, Any]]) -> Iterator[str]:
-    """Yields a line for each field; more where the value does not fit beside its name."""
+    """Yields a line for each field, or several if the value does not fit beside its name."""
     shown = [(name, _value(form, value)) for name, value in pairs]
     most = form.width or max((fit.cells(name) for name, _ in shown), default=0)
     beside = max((fit.cells(name) for name, _ in shown if fit.cells(name) <= max(most // 2, 1)), default=0)
@@ -82,7 +82,7 @@ def draw_fields(form: Form, pairs: Iterable[tuple[str, Any]]) -> Iterator[str]:
 
 
 def draw_paragraph(form: Form, text: str, indent: int) -> Iterator[str]:
-    """Yields the lines of a text; those behind the first are set in. In pipes it is one line."""
+    """Yields the lines of a text, indented after the first. In pipes it is one line."""
     whole = printable(text)
     if form.width is None:
         yield whole
@@ -93,7 +93,7 @@ def draw_paragraph(form: Form, text: str, indent: int) -> Iterator[str]:
 
 
 def shown(value: Any) -> str:
-    """Returns a value as text without control characters, and a dash for nothing."""
+    """Returns a value as text without control characters; a dash if it is empty."""
     if value is None or value == "":
         return NONE
     if isinstance(value, bool):
@@ -106,7 +106,7 @@ def shown(value: Any) -> str:
 
 
 def printable(text: str) -> str:
-    """The text without control characters: what one user stored must not steer the terminal of another."""
+    """Returns the text without control characters: text of one user must not control the terminal of another."""
     return "".join(char if char.isprintable() or char == "\n" else "\N{REPLACEMENT CHARACTER}" for char in text)
 
 
@@ -115,12 +115,12 @@ def _always(_word: str) -> bool:
 
 
 def _is_ident(word: str) -> bool:
-    """Returns whether a word in a sentence looks like the id of something, and not like an address."""
+    """True if a word in a sentence looks like an id, and not like an address."""
     return "://" not in word and _IDENT.fullmatch(word) is not None
 
 
 def _width() -> int | None:
-    """Returns the width to fit. A width that was set in the environment holds in pipes too: somebody asked for it."""
+    """Returns the width to fit. $COLUMNS counts in pipes too, because somebody set it on purpose."""
     told = os.environ.get("COLUMNS", "")
     if told.isascii() and told.isdigit() and int(told):
         return max(int(told), WIDTH_LEAST)
@@ -128,7 +128,7 @@ def _width() -> int | None:
         return None
     try:
         return max(os.get_terminal_size(sys.stdout.fileno()).columns or WIDTH_USUAL, WIDTH_LEAST)
-    except (OSError, ValueError):  # a terminal that does not say, or no file at all
+    except (OSError, ValueError):  # a terminal of unknown width, or no file at all
         return WIDTH_USUAL
 
 
@@ -147,7 +147,7 @@ def _cut(heading: Heading, text: str, width: int) -> str:
 
 
 def _padded(line: list[Piece], widths: list[int]) -> list[Piece]:
-    """Returns the line with its cells padded, all but the last of them that says something."""
+    """Returns the line with its cells padded, except the last one that is not empty."""
     while len(line) > 1 and not line[-1].text.strip():
         line = line[:-1]
     gap = " " * fit.GAP
@@ -161,7 +161,7 @@ def _padded(line: list[Piece], widths: list[int]) -> list[Piece]:
 def _stacked(
     headings: Sequence[Heading], rows: Sequence[Sequence[str]], width: int, styles: dict[str, str]
 ) -> Iterator[list[Piece]]:
-    """Yields a line for each cell that says something: ids are too long to stand side by side. Ids come first."""
+    """Yields a line for each cell that is not empty, ids first: ids are too long to stand side by side."""
     order = sorted(range(len(headings)), key=lambda n: (headings[n].kind != "ident" or headings[n].rank > 0, n))
     wide = max(fit.cells(one.text) for one in headings)
     for row in rows:
@@ -178,7 +178,7 @@ def _beside(name: str, heading: Heading, text: str, width: int, style: str) -> I
     room = width - fit.cells(name)
     if fit.cells(text) <= room:
         yield [Piece(name), Piece(text, style)]
-    elif heading.kind == "ident":  # an id on a line of its own is whole, and can be copied
+    elif heading.kind == "ident":  # an id on its own line is whole and can be copied
         yield [Piece(name.rstrip())]
         yield [Piece(text, style)]
     else:
@@ -189,7 +189,7 @@ def _field(name: str, value: str, beside: int, width: int) -> Iterator[str]:
     margin = beside + fit.GAP
     lines = [part for line in value.split("\n") for part in fit.fold(line, width - margin, whole=_always)]
     if fit.cells(name) > beside or any(fit.cells(line) > width - margin for line in lines):
-        # A long id or address stands on a line of its own, where it can be copied.
+        # A long id or address gets its own line, so that it can be copied.
         yield name
         margin, whole = INDENT, _always if name.rpartition(".")[2] in IDENT_FIELDS else _is_ident
         lines = [part for line in value.split("\n") for part in fit.fold(line, width - margin, whole=whole)]

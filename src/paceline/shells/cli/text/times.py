@@ -1,4 +1,4 @@
-"""Times as people say them: in 3 s, 5 min ago."""
+"""Times relative to now: in 3 s, 5 min ago."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from paceline.core.instants import parse_instant_ms
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"))
 DAYS_MAX = 60
-"""Further away than this, a date says more."""
+"""Further away than this, the date is shown."""
 
 
 def relative(then_ms: int, now_ms: int) -> str:
@@ -25,7 +25,7 @@ def relative(then_ms: int, now_ms: int) -> str:
 
 
 def short_time(text: str, now_ms: int) -> str:
-    """Returns a time relative to now, its date if that is far away, and any other text as it is."""
+    """Returns a time relative to now, or its date if it is far away. Any other text is returned as it is."""
     then_ms = parse_instant_ms(text)
     if then_ms is None:
         return text
@@ -35,6 +35,6 @@ def short_time(text: str, now_ms: int) -> str:
 
 
 def long_time(text: str, now_ms: int) -> str:
-    """Returns a time with how far away it is behind it, and any other text as it is."""
+    """Returns a time followed by how far away it is. Any other text is returned as it is."""
     then_ms = parse_instant_ms(text)
     return text if then_ms is None else f"{text} ({relative(then_ms, now_ms)})"

@@ -23,7 +23,7 @@ from paceline.shells.cli.options import flag
 from paceline.shells.cli.output import EXIT_OK, RemoteError, emit
 from paceline.shells.cli.text.form import WIDTH_LEAST, form_of
 
-if TYPE_CHECKING:  # slow to import, and no other command needs them
+if TYPE_CHECKING:  # slow imports that no other command needs
     from rich.console import Console
     from rich.text import Text
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # slow to import, and no other command needs them
 REFRESH_S = 1.0
 LOOK_S = 0.1
 LEAVE_KEYS = (b"q", b"Q", b"\x03", b"\x04")
-OnceOption = Annotated[bool, flag("--once", "Print one picture and end; so does a pipe.")]
+OnceOption = Annotated[bool, flag("--once", "Print the screen once and exit, as in a pipe.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
 
 
 def top(call: Call, *, once: OnceOption = False) -> int:
-    """Show what runs, waits and fails, live: daemons, checks, providers, batches, jobs and accounts. q leaves it."""
+    """Show what runs, waits and fails, live: daemons, checks, providers, batches, jobs and accounts. q quits."""
     from paceline.shells.cli.top.facts import RemoteFacts, StoreFacts
 
     return call.answer(
@@ -64,7 +64,7 @@ def _show(call: Call, read: Callable[[], Facts], *, once: bool) -> int:
 
 
 def _live(call: Call, read: Callable[[], Facts], facts: Facts) -> None:
-    """Draws a picture each second, and at once when the terminal changes its size, until a key or a signal ends it."""
+    """Draws the screen each second, and at once when the terminal's size changes, until a key or a signal ends it."""
     from rich.console import Console
     from rich.live import Live
 
@@ -114,7 +114,7 @@ def _key_within(console: Console, until_s: float, told: threading.Event) -> byte
 
 @contextmanager
 def _keys_alone() -> Iterator[None]:
-    """Gives each key to us as it is pressed, without an echo; the terminal is as it was afterwards."""
+    """Reads keys as they are pressed, without an echo; restores the terminal afterwards."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     try:
@@ -126,9 +126,9 @@ def _keys_alone() -> Iterator[None]:
 
 @contextmanager
 def _signals() -> Iterator[threading.Event]:
-    """Yields an event that Ctrl-C, SIGTERM and SIGHUP set; a second one of them ends whatever is under way.
+    """Yields an event that Ctrl-C, SIGTERM and SIGHUP set. A second signal ends whatever is going on.
 
-    An exception out of the first could be lost in code that ignores exceptions, such as a finalizer.
+    An exception on the first signal could get lost in code that ignores exceptions, such as a finalizer.
     """
     told = threading.Event()
 

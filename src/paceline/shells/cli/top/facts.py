@@ -1,4 +1,4 @@
-"""What ``paceline top`` shows, read from the store or over REST by reads that cost the same in a large store."""
+"""Facts for ``paceline top``, from the store or over REST, by reads that cost the same in a large store."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ PROVIDERS_LOOKED_AT = 100
 DAYS_SHOWN = 10
 JOBS_LOOKED_AT = 20
 SHARE = 9
-"""A part that takes long to read rests this many times as long: at most a tenth of the time is spent on it."""
+"""Pause after reading a part, as a multiple of the time that it took: at most a tenth of the time goes into reading."""
 
 
 class Wrong(msgspec.Struct, frozen=True):
-    """A monitor that fails or is late, with what its newest run came to."""
+    """A monitor that fails or is late, with the reason from its newest run."""
 
     monitor: MonitorView
     reason: str
@@ -64,7 +64,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Part(Generic[T]):
-    """One part of the facts, read again when that would not take too much of the time."""
+    """One part of the facts. It is read again only if that does not take too much of the time."""
 
     def __init__(self, read: Callable[[], T]) -> None:
         self._read = read
@@ -81,7 +81,7 @@ class Part(Generic[T]):
 
 
 class StoreFacts:
-    """Facts about the store, of all users."""
+    """Facts from the store, of all users."""
 
     def __init__(self, store: Store, store_url: str, places: Places, read_ms: Callable[[], int]) -> None:
         self._store = store
@@ -136,7 +136,7 @@ class StoreFacts:
 
 
 class RemoteFacts:
-    """Facts about a Paceline elsewhere: everybody's for an admin, else one's own."""
+    """Facts from another Paceline: of all users for an admin, else of one user."""
 
     def __init__(self, remote: Remote) -> None:
         self._remote = remote
@@ -187,6 +187,6 @@ def _next_hour(view: AheadView) -> NextHour:
 
 
 def _reason(runs: Sequence[RunView]) -> str:
-    """Returns why the newest run that has ended came to nothing, or why the newest waits."""
+    """Returns why the newest ended run failed, or why the newest run waits."""
     ended = [run for run in runs if run.outcome]
     return next((run.reason for run in ended or runs), "")

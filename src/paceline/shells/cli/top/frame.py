@@ -1,4 +1,4 @@
-"""One picture of ``paceline top``: lines that fit the terminal, what is wrong first."""
+"""The screen of ``paceline top``: lines that fit the terminal, with trouble first."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from paceline.steps.views.service_report import ServiceStatus
 STYLES = {"failing": "red", "late": "yellow", "closed": "red", "paused": "yellow", "full": "yellow", "failed": "red"}
 BAR = 12
 ROWS_LEAST = 2
-"""A section on a small terminal has its headings and this many rows, or is left out."""
+"""Least rows of a section on a small terminal, besides its headings; with less room it is left out."""
 LATE_S = 10.0
 Line = list[Piece]
 
@@ -32,7 +32,10 @@ class Section(NamedTuple):
 
 
 def draw(facts: Facts, form: Form, *, height: int | None, trouble: str = "") -> list[Line]:
-    """Returns the lines of the picture. With a height, sections are shortened until all fit, the least needed first."""
+    """Returns the lines of the screen.
+
+    With a height, sections are shortened until all fit, the least important first.
+    """
     width = form.width
     head = [_line(text, style, width) for text, style in _head(facts, form, trouble)]
     drawn = [(one, draw_table(form, one.headings, one.rows, STYLES).lines) for one in _sections(facts)]
@@ -101,7 +104,7 @@ def _daemons(status: ServiceStatus) -> Iterator[tuple[str, str]]:
 
 
 def _sentence(facts: Facts) -> str:
-    """Returns what is wrong in a sentence, or that nothing is."""
+    """Returns a sentence that says what is wrong, or that nothing is."""
     found = {health: sum(one.monitor.health == health for one in facts.wrong) for health in ("failing", "late")}
     some = "+" if facts.more_wrong else ""
     parts = [
@@ -147,7 +150,7 @@ def _wrong(facts: Facts) -> Section:
 
 
 def _providers(facts: Facts) -> Section:
-    """Those with work to do or closed, the fullest queue first."""
+    """Returns providers that have work or are closed, the fullest queue first."""
     busy = [one for one in facts.providers if one.standing.waiting or one.standing.in_flight or _is_closed(one)]
     busy.sort(key=lambda one: (not _is_closed(one), -one.standing.in_flight, -one.standing.waiting, one.id))
     rows = [
@@ -240,7 +243,7 @@ def _accounts(facts: Facts) -> Section:
 
 
 def bar(amount: int, total: int) -> str:
-    """Returns a bar of BAR characters; it is full only when all is done."""
+    """Returns a bar of BAR characters. It is full only when everything is done."""
     done = min(max(amount * BAR // total, 0), BAR) if total else 0
     return "█" * done + "░" * (BAR - done)
 

@@ -1,4 +1,4 @@
-"""Why a run waits or went as it did, and why something did not run: from the store or over REST, and in print."""
+"""Explains a run, or why something did not run: reads the reasons from the store or over REST, and prints them."""
 
 from __future__ import annotations
 

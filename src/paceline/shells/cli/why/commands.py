@@ -1,4 +1,4 @@
-"""``paceline why``: its options. What it does is imported when it runs, so that other commands start fast."""
+"""Options of ``paceline why``. Its code is imported only when it runs, so that other commands start fast."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ RunArgument = Annotated[
     str | None,
     argument(
         "RUN",
-        "The run's id: user/monitor#generation@counter, batch/record@date, job/index; or user/refused#number of a job.",
+        (
+            "The run's id: user/monitor#generation@counter, batch/record@date, job/index; or user/refused#number for a"
+            " refused job."
+        ),
     ),
 ]
 MonitorOption = Annotated[str | None, option("ID", "Instead of a run: why this monitor does not fire.", "--monitor")]
 RecordOption = Annotated[
     str | None, option("BATCH/RECORD", "Instead of a run: why this record did not run today.", "--record")
 ]
-JobOption = Annotated[str | None, option("JOB", "Instead of a run: why it is not done.", "--job")]
+JobOption = Annotated[str | None, option("JOB", "Instead of a run: why this job is not done.", "--job")]
 
 
 def register(app: typer.Typer) -> None:
@@ -38,7 +41,7 @@ def why(
     record: RecordOption = None,
     job: JobOption = None,
 ) -> None:
-    """Say why a run waits, or why it went as it did: each reason, until when, who can change it, and when it starts."""
+    """Explain why a run waits or how it went: each reason, how long it lasts, who can change it, and when it starts."""
     given = [one for one in (run, monitor, record, job) if one is not None]
     if len(given) != 1:
         raise InvalidInput("Give a run, or one of --monitor, --record and --job.")

@@ -1,6 +1,6 @@
-// Writes into a page what differs in a fresh copy of it, and nothing else: elements are matched by their key (data-key or
-// id), else by their place. Focus, open dialogs, what was typed and what was chosen stay as they are.
-// free: rows may come, go and move. Else a list keeps its rows in their places, and a button offers what has changed.
+// Writes the differences of a fresh copy into a page, and nothing else: elements are matched by their key (data-key or
+// id), else by their place. Focus, open dialogs, typed text and chosen rows stay as they are.
+// free: rows may come, go and move. Otherwise a list keeps its rows in place, and a button offers the changes.
 
 function keyOf(node) { return node.nodeType === 1 ? node.getAttribute("data-key") || node.id : ""; }
 
@@ -20,7 +20,7 @@ export function morph(old, fresh, free) {
   children(old, fresh, free);
 }
 
-// A button keeps what the script has set: a chosen row, an open menu, a button that waits for its answer.
+// Attributes that the script has set on a button are kept: a chosen row, an open menu, a button that waits for its answer.
 function kept(node, name) {
   if (name === "disabled" && (node.dataset.busy || document.documentElement.classList.contains("is-gone"))) return true;
   if (name === "hidden" && node.matches("#bulk, [data-answers], [role=alert]")) return true;
@@ -53,8 +53,8 @@ function sameKeys(old, fresh) {
   return keys(old) === keys(fresh);
 }
 
-// Rows that are there are written in place; what came, went or moved waits behind a button, unless the list is one of
-// runs, where new ones are expected on top.
+// Existing rows are updated in place. Rows that came, went or moved wait behind a button, except in lists of runs, where
+// new ones are expected on top.
 function mergeList(old, fresh) {
   if (old.dataset.list === "new" && !pointedAt(old)) return children(old, fresh, true);
   const rows = new Map([...fresh.children].map((row) => [keyOf(row), row]));

@@ -1,5 +1,5 @@
-// The pages are made on the server. This script signs in, shows times as people say them, sends what a button or a form
-// asks for to the REST API of the same origin, and asks every few seconds for what has changed on the page: only that is
+// The pages are made on the server. This script signs in, shows times relative to now, sends the requests of buttons and
+// forms to the REST API of the same origin, and asks every few seconds what has changed on the page: only that is
 // written, nothing moves. Text only ever goes into text nodes and attributes that the server has escaped.
 
 import { children, morph } from "./changes.js";
@@ -52,7 +52,7 @@ async function signIn(token) {
   return answer ? problem(answer) : "Paceline does not answer. Is it running?";
 }
 
-// -- times, as people say them
+// -- times relative to now
 
 const DAY_MS = 86400000;
 const units = [[DAY_MS, "days"], [3600000, "h"], [60000, "min"], [1000, "s"]];
@@ -97,7 +97,7 @@ async function refresh({ free = false, url = location.href } = {}) {
   let answer = null;
   try {
     answer = await ask("GET", url, undefined, state.tag && !free ? { "If-None-Match": state.tag } : {});
-  } catch { /* it is gone: said below */ }
+  } catch { /* the server is gone: reported below */ }
   if (turn !== state.asking) return;
   if (answer && answer.status === 401) { location.assign(signInAddress()); return; }
   if (answer && answer.status >= 400 && answer.status < 500) { trouble(await problem(answer)); again(EVERY_MS * 3); return; }
@@ -123,8 +123,8 @@ async function refresh({ free = false, url = location.href } = {}) {
   again(Math.max(EVERY_MS, SLOW_FACTOR * (performance.now() - since)));
 }
 
-// A part of a page that takes long has an address of its own: it is filled once, and again when data-of says that it has
-// changed, but not more often than every PART_MS.
+// A slow part of a page has its own address: it is loaded once, and again when data-of says that it has changed, but not
+// more often than every PART_MS.
 async function fillParts() {
   for (const part of all("[data-part]")) {
     const wanted = `${part.dataset.part} ${part.dataset.of}`;
@@ -230,7 +230,7 @@ function busy(button, on) {
   if (on) button.dataset.busy = "yes"; else delete button.dataset.busy;
 }
 
-// The fields of a form as JSON: a name with dots is a path, data-type says how a text is read. Empty ones are left out.
+// Returns the fields of a form as JSON: a name with dots is a path, data-type says how to read a text. Empty ones are left out.
 function fields(form) {
   const body = form.dataset.body ? JSON.parse(form.dataset.body) : {};
   for (const field of all("[name]", form)) {
@@ -282,7 +282,7 @@ function thenAddress(template, text) {
   return template.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(answer[name] ?? ""));
 }
 
-// What the API answered, where the form has a place for it: a price, a new token.
+// Shows the answer of the API if the form has a place for it: a price, a new token.
 function showAnswer(form, text) {
   const answer = JSON.parse(text);
   for (const place of all("[data-answer]", form)) {
@@ -311,7 +311,7 @@ function choose(boxes, on) {
   countChosen();
 }
 
-// All that the filter matches, also on other pages: asked of the API, page by page.
+// Chooses everything that the filter matches, also on other pages: reads the API page by page.
 async function chooseWhole(button) {
   const keys = [];
   let cursor = "";
@@ -472,7 +472,7 @@ async function enter(form) {
   form.addEventListener("submit", (event) => { event.preventDefault(); go($("token").value); });
   const token = takeToken();
   if (token) { await go(token); return; }
-  // Whoever came by a link of another site is signed in perhaps: browsers leave the cookie out of such a visit.
+  // A visitor who followed a link from another site may be signed in: browsers leave the cookie out of such a visit.
   if (document.referrer || location.search) {
     const answer = await fetch("/ui/session", { headers: { "X-Paceline-Page": "1" } }).catch(() => null);
     if (answer && answer.ok && (await answer.json()).user) location.replace(next);

@@ -1,4 +1,4 @@
-"""Accounts: what is left of each meter, and the keys."""
+"""Page of accounts: what is left of each meter, and the keys."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from paceline.shells.dashboard.words import count, moment
 
 PAGES = Group("Dashboard")
 DAYS_TOLD = 3_650
-"""What lasts longer is not told."""
+"""A balance that lasts longer gets no forecast."""
 TOLD_MS = 600_000
-"""A forecast is not more exact than this."""
+"""Forecasts are rounded to this."""
 METERS = (("concurrent", "Slots"), ("daily_results", "Results, 24 h"), ("daily_credits", "Credits, 24 h"))
 SENDS = ("ready", "full", "closed")
-"""States of accounts whose limits count: they send now, or will."""
+"""States of accounts whose limits count, because they send now or will."""
 
 
 @Route(PAGES, "GET", "/ui/accounts", {200: "text/html"}, access="admin", page=True)
 async def list_accounts(call: Call) -> Answer:
-    """Accounts with their meters, how long their balances last, and the keys."""
+    """Shows accounts with their meters, how long their balances last, and the keys."""
     api = Api(call)
     listed = await api.get("/v1/accounts", {"limit": 1_000})
     items = [one | {"lasts": _lasts(one)} for one in listed["items"]]
@@ -43,17 +43,17 @@ async def list_accounts(call: Call) -> Answer:
 
 
 def meter_total(accounts: list[dict[str, Any]], name: str) -> dict[str, int]:
-    """One meter of all accounts that can send, added up."""
+    """Returns one meter of all accounts that can send, added up."""
     meters = [one["usage"][name] for one in accounts if one["state"] in SENDS]
     fields = ("spent", "held", "foreign", "limit", "left")
     return {"accounts": len(meters), **{field: sum(meter[field] for meter in meters) for field in fields}}
 
 
 def pool_forecast(accounts: list[dict[str, Any]], now_ms: int) -> dict[str, Any] | None:
-    """The balance of all accounts that can be used, and when it ends at the use of the last 24 hours.
+    """Returns the balance of all usable accounts, and when it ends at the use of the last 24 hours.
 
-    ``ends``: at the earliest, if all that is held is spent; ``latest``: if none of it is; None: not within ten years.
-    Nothing at all if no balance is known.
+    ``ends`` is the earliest end, if all that is held is spent; ``latest`` is the end if none of it is. Either is None
+    if it is not within ten years. Returns None if no balance is known.
     """
     known = [one["usage"] for one in accounts if one["enabled"] and one["usage"]["balance"] is not None]
     if not known:
@@ -73,17 +73,17 @@ def pool_forecast(accounts: list[dict[str, Any]], now_ms: int) -> dict[str, Any]
 def _ends(left: int, a_day: int, now_ms: int) -> str | None:
     days = left / a_day if a_day > 0 else DAYS_TOLD
     at_ms = now_ms + int(days * DAY_MS)
-    return None if days >= DAYS_TOLD else to_text(at_ms - at_ms % TOLD_MS)  # else no two looks would be the same
+    return None if days >= DAYS_TOLD else to_text(at_ms - at_ms % TOLD_MS)  # or each look would differ
 
 
 def _lasts(account: dict[str, Any]) -> str:
-    """What is said of a balance whose end is not foreseen."""
+    """Returns the words for a balance without a foreseeable end."""
     meter = account["usage"]["daily_credits"]
     return "lasts for years" if meter["spent"] + meter["held"] + meter["foreign"] else "not used"
 
 
 def _heading(items: list[dict[str, Any]], now_ms: int) -> dict[str, str]:
-    """The account that runs out first, if that is within a day; else what cannot send."""
+    """Returns the heading: the account that runs out first, if within a day; else the accounts that cannot send."""
     ready = sum(one["state"] == "ready" for one in items)
     ending = [(one["usage"]["balance_ends"], one["id"]) for one in items if one["enabled"]]
     soon = [pair for pair in ending if pair[0] and moment(pair[0]).timestamp() * 1_000 < now_ms + DAY_MS]

@@ -1,4 +1,4 @@
-"""Batches and dead letters."""
+"""Pages of batches and dead letters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAYS_SHOWN = 3
 
 @Route(PAGES, "GET", "/ui/batches", {200: "text/html"}, access="admin", page=True, query=("cursor",))
 async def list_batches(call: Call) -> Answer:
-    """Batches, how far their running days are, and their newest days."""
+    """Shows batches, the progress of their running days, and their newest days."""
     api, asked = Api(call), asked_of(call, "cursor")
     listed, running = await together(
         api.get("/v1/batches", {"limit": BATCHES, "cursor": asked["cursor"]}),
@@ -48,7 +48,7 @@ async def list_batches(call: Call) -> Answer:
     query=("provider", "batch", "date", "cursor"),
 )
 async def list_dead(call: Call) -> Answer:
-    """Dead letters: calls that gave up and wait for a person."""
+    """Shows dead letters: calls that were given up and wait for a person."""
     api, asked = Api(call), asked_of(call, "provider", "batch", "date", "cursor")
     listed, status = await together(api.get("/v1/dead", {"limit": ROWS, **asked}), api.get("/v1/status"))
     return await page(
@@ -63,7 +63,7 @@ async def list_dead(call: Call) -> Answer:
 
 
 async def _add_days(api: Api, batch: dict[str, Any], running: dict[str, Any] | None) -> None:
-    """Adds ``running``, the day whose window began last, if it is planned, and ``days``, the newest others."""
+    """Adds ``running``, the day whose window began last, if it is planned, and ``days``, the newest other days."""
     found = await api.get("/v1/batches/{batch}/days", {"limit": DAYS_SHOWN + 1}, batch=batch["id"])
     others = [named_day(day) for day in found["items"] if running is None or day["date"] != running["date"]]
     batch["running"], batch["days"] = running, others[:DAYS_SHOWN]

@@ -1,4 +1,4 @@
-"""One day of a batch: whether it is even and on plan, when it ends, who is behind, and its runs."""
+"""Page of one day of a batch: whether it is even and on plan, when it ends, who is behind, and its runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = 50
 CHART_HEIGHT = 140
 DAYS_LOOKED_AT = 100
 STANDINGS_MAX = 20
-"""Of so many of the day's providers it is asked whether they are open."""
+"""The state of at most this many of the day's providers is asked for."""
 STATES = ("failed", "unknown", "retry", "out", "waiting", "aside", "done", "skipped")
 LEFT = ("waiting", "out", "retry", "aside")
 
@@ -36,7 +36,7 @@ LEFT = ("waiting", "out", "retry", "aside")
     query=("state", "provider", "cursor"),
 )
 async def show_day(call: Call) -> Answer:
-    """One day of a batch: how even it is, how far it is, when it ends, and its runs."""
+    """Shows one day of a batch: how even it is, its progress, when it ends, and its runs."""
     api, names = Api(call), {"batch": call.params["batch"], "date": call.params["date"]}
     asked = asked_of(call, "state", "provider", "cursor")
     batch, day, runs, days = await together(
@@ -68,16 +68,16 @@ async def show_day(call: Call) -> Answer:
 
 
 async def _standings(api: Api, providers: list[dict[str, Any]]) -> dict[str, Any]:
-    """How each provider stands; nothing of those that were removed."""
+    """Returns the standing of each provider; removed providers have none."""
     names = [one["provider"] for one in providers]
     found = await together(*(api.find("/v1/providers/{provider}", provider=name) for name in names))
     return {name: one["standing"] for name, one in zip(names, found, strict=True) if one is not None}
 
 
 def _progress(part: dict[str, Any], day: dict[str, Any], now_ms: int, *, paused: bool) -> dict[str, Any]:
-    """How far the day is, or one provider's part of it: ``planned``, ``behind``, ``left``, and ``eta`` or None.
+    """Returns the progress of the day, or of one provider's part: ``planned``, ``behind``, ``left`` and ``eta``.
 
-    ``stands``: where its plan stands now, in percent, while the day's window is on.
+    ``stands``: how far the plan should be now, in percent, while the day's window lasts.
     """
     start_ms, end_ms = (int(moment(day[name]).timestamp() * 1_000) for name in ("start", "end"))
     left = sum(part["totals"][state] for state in LEFT)
@@ -98,13 +98,16 @@ def _progress(part: dict[str, Any], day: dict[str, Any], now_ms: int, *, paused:
 def _lane(
     part: dict[str, Any], day: dict[str, Any], batch: dict[str, Any], standing: dict[str, Any] | None, now_ms: int
 ) -> dict[str, Any]:
-    """A provider's progress, and what holds it: its standing where that is not open."""
+    """Returns a provider's progress, and its standing if it is not open."""
     held = standing if standing is not None and standing["state"] != "open" else None
     return _progress(part, day, now_ms, paused=batch["paused"] or held is not None) | {"held": held}
 
 
 def _reason(run: dict[str, Any], standing: dict[str, Any] | None, now: datetime) -> str:
-    """Why the run is in its state. The list has no reason for what waits: that is said from its due time."""
+    """Returns why the run is in its state.
+
+    The list has no reason for a waiting run, so its due time gives the reason.
+    """
     if run["state"] == "done" and not run["reason"]:
         return f"answered {run['status_code'] or ''} in {milliseconds(run['latency_ms'])}".replace("  ", " ")
     if run["reason"] or run["state"] not in LEFT:
@@ -119,7 +122,7 @@ def _reason(run: dict[str, Any], standing: dict[str, Any] | None, now: datetime)
 
 
 def _beside(days: list[dict[str, Any]], date: str) -> dict[str, str]:
-    """The names of the days before and after this one, as far as they are planned."""
+    """Returns the days before and after this one, if they are planned."""
     names = [named_day(day)["name"] for day in days]
     at = names.index(date) if date in names else -1
     found = {}
@@ -140,7 +143,7 @@ def _heading(day: dict[str, Any]) -> str:
 
 
 def _chart(day: dict[str, Any], now_ms: int) -> dict[str, Any]:
-    """The plan of the day in windows: those whose time has come, those to come, and where now stands."""
+    """Returns the plan of the day in windows: past ones, those to come, and the place of now."""
     values = [window["runs"] for window in day["histogram"]]
     start, end = moment(day["start"]), moment(day["end"])
     top = pictures.nice_top(max(values, default=0))

@@ -1,4 +1,4 @@
-"""What several pages ask: whose things are shown, and which monitors need attention."""
+"""Queries that several pages use: whose things are shown, and which monitors need attention."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAGES_MAX = 4
 
 
 def whose_of(call: Call) -> str:
-    """``mine`` or ``all``; an admin sees everybody's unless the address says otherwise."""
+    """Returns ``mine`` or ``all``; admins see everybody's things unless the address says otherwise."""
     asked = dict(part.split("=", 1) for part in call.query_string.decode("latin-1").split("&") if "=" in part)
     if call.user.role != "admin":
         return "mine"
@@ -25,13 +25,13 @@ def whose_of(call: Call) -> str:
 
 
 def asked_of(call: Call, *names: str) -> dict[str, str]:
-    """The query parameters of a page, each a text, empty where it was not given."""
+    """Returns the query parameters of a page as texts, empty if not given."""
     given = query(call.query_string, *names)
     return {name: given.get(name, "") for name in names}
 
 
 async def find_monitors(api: Api, whose: str, query: Mapping[str, str | int]) -> Any:
-    """A page of monitors: one's own, or everybody's."""
+    """Returns a page of monitors: the user's own, or everybody's."""
     if whose == "all":
         return await api.get("/v1/monitors", query)
     own = {name: value for name, value in query.items() if name != "user"}
@@ -39,10 +39,10 @@ async def find_monitors(api: Api, whose: str, query: Mapping[str, str | int]) ->
 
 
 async def fill_page(api: Api, whose: str, query: Mapping[str, str | int], rows: int) -> Any:
-    """A page of so many monitors.
+    """Returns a page of this many monitors.
 
-    A list looks at a bounded number of monitors, and may have found few of them where it stops: then it is asked to go
-    on. After PAGES_MAX questions the page is as short as it is.
+    A list looks at a limited number of monitors, and may find few among them: then the next pages are read. After
+    PAGES_MAX requests the page stays short.
     """
     found = await find_monitors(api, whose, {**query, "limit": rows})
     for _ in range(PAGES_MAX - 1):
@@ -55,7 +55,7 @@ async def fill_page(api: Api, whose: str, query: Mapping[str, str | int], rows: 
 
 
 async def count_monitors(api: Api, whose: str, query: Mapping[str, str | int]) -> dict[str, Any]:
-    """How many there are, and how many of them fail, are late or paused, counted up to COUNTED of each."""
+    """Counts the monitors, and those that fail, are late or paused, up to COUNTED of each."""
     named = str(query.get("user", "")) or ("me" if whose == "mine" else "")
     total = api.get("/v1/users/{user}", user=named) if named else api.get("/v1/status")
     found, *pages = await together(
@@ -67,7 +67,7 @@ async def count_monitors(api: Api, whose: str, query: Mapping[str, str | int]) -
 
 
 async def attention_monitors(api: Api, whose: str) -> dict[str, Any]:
-    """Counts by health, and the first monitors that fail or are late, each with the reason of its newest run."""
+    """Returns counts by health, and the first failing or late monitors, each with the reason of its newest run."""
     counts = await count_monitors(api, whose, {})
     wrong = [one for name in ("failing", "late") for one in counts["pages"][name]["items"]][:SHOWN]
     await together(*(add_newest_run(api, one) for one in wrong))
@@ -75,14 +75,14 @@ async def attention_monitors(api: Api, whose: str) -> dict[str, Any]:
 
 
 async def add_newest_run(api: Api, monitor: dict[str, Any]) -> None:
-    """Adds ``newest``: the newest run that has ended, or that waits if none has; None: there is none."""
+    """Adds ``newest``: the newest run that has ended, else the newest that waits, else None."""
     runs = await api.get("/v1/users/{user}/monitors/{id}/runs", {"limit": 5}, user=monitor["user"], id=monitor["id"])
     ended = [run for run in runs["items"] if run["outcome"]]
     monitor["newest"] = next(iter(ended or runs["items"]), None)
 
 
 def with_share(day: dict[str, Any], now_ms: int) -> dict[str, Any]:
-    """Adds to a running day where its plan stands, in percent while its window is on, and what is left."""
+    """Adds to a running day where its plan stands, in percent while its window lasts, and what is left."""
     on = moment(day["start"]).timestamp() * 1_000 <= now_ms <= moment(day["end"]).timestamp() * 1_000
     totals = day["totals"]
     return day | {
@@ -93,5 +93,5 @@ def with_share(day: dict[str, Any], now_ms: int) -> dict[str, Any]:
 
 
 def named_day(day: dict[str, Any]) -> dict[str, Any]:
-    """The day with the name by which its address calls it."""
+    """Returns the day with its name in addresses."""
     return day | {"name": f"{day['date']}~{day['rerun']}" if day["rerun"] else day["date"]}

@@ -1,4 +1,4 @@
-"""The box in the bar: from the id of anything to its page."""
+"""The search box in the bar: goes from the id of anything to its page."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ DAYS_LOOKED_AT = 10
 
 @Route(PAGES, "GET", "/ui/go", {303: None}, page=True, query=("to",))
 async def go_to(call: Call) -> Answer:
-    """To the page of a run, monitor, job, provider or batch by its id, else to a search of monitors."""
+    """Goes to the page of a run, monitor, job, provider or batch by its id, else to a search of monitors."""
     text = asked_of(call, "to")["to"].strip()[:TEXT_CHARS_MAX]
     found = await _found(Api(call), text) if text else "/ui/monitors"
     return empty_answer(303, (b"location", (found or address("/ui/monitors", q=text)).encode()))
 
 
 async def _found(api: Api, text: str) -> str | None:
-    """The address of the first thing that has this id: the more of it is said, the sooner it is meant."""
+    """Returns the address of the first thing that has this id. Longer forms of ids are tried first."""
     if "/" in text and await api.find("/v1/runs/{run}", run=text):
         return f"/ui/runs/{_q(text)}/why"
     owner, _, name = text.rpartition("/")

@@ -1,4 +1,4 @@
-"""Jobs: how far they are, what they cost, and what needs a look."""
+"""Pages of jobs: their progress, their cost, and what needs attention."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from paceline.shells.dashboard.words import count, number
 PAGES = Group("Dashboard")
 ROWS = 50
 STATES = ("failed", "unknown", "parked", "sending", "ongoing", "queued", "done", "cancelled")
-"""What needs a look comes first."""
+"""States in the order of the page: those that need attention come first."""
 RESULTS_BYTES_MAX = 4_000_000
 RESULTS_S_MAX = 20.0
-"""So much of a job's results is read for a picture: RIPE is asked for one measurement after the other."""
+"""Longest time to read results for the pictures: RIPE is asked for one measurement after the other."""
 
 
 @Route(PAGES, "GET", "/ui/jobs", {200: "text/html"}, page=True, query=("whose", "cursor"))
 async def list_jobs(call: Call) -> Answer:
-    """Jobs, newest first, and what is left of the day's credits."""
+    """Shows jobs, newest first, and what is left of the day's credits."""
     api, asked, whose = Api(call), asked_of(call, "whose", "cursor"), whose_of(call)
     mine = {"user": api.user.id} if whose == "mine" else {}
     listed, budget = await together(
@@ -46,7 +46,7 @@ async def list_jobs(call: Call) -> Answer:
 
 @Route(PAGES, "GET", "/ui/jobs/{job}", {200: "text/html"}, page=True, query=("state", "from"))
 async def show_job(call: Call) -> Answer:
-    """One job: progress, place in the queue, cost, results, and its measurements with account and reason."""
+    """Shows one job: progress, place in the queue, cost, results, and its measurements with account and reason."""
     api, asked = Api(call), asked_of(call, "state", "from")
     job = await api.get("/v1/jobs/{job}", {"measurements": "true"}, job=call.params["job"])
     why = None if job["finished"] else await api.find("/v1/jobs/{job}/why", job=call.params["job"])
@@ -74,7 +74,10 @@ async def show_job(call: Call) -> Answer:
 
 @Route(PAGES, "GET", "/ui/jobs/{job}/results", {200: "text/html"}, page=True)
 async def show_results(call: Call) -> Answer:
-    """The latencies of a job's results as small pictures. RIPE has the results, so the job's page loads this later."""
+    """Shows the latencies of a job's results as small pictures.
+
+    The job's page loads this later, because RIPE is slow.
+    """
     api, name = Api(call), call.params["job"]
     job = await api.get("/v1/jobs/{job}", {"measurements": "false"}, job=name)
     read, more = await call.api.kept.get(f"results {api.user.id} {name}", lambda: _read_results(api, name))
@@ -97,7 +100,7 @@ async def _read_results(api: Api, job: str) -> tuple[Any, bool]:
 
 
 def _reason(measurement: dict[str, Any]) -> str:
-    """Why the measurement is in its state; how many results have come, where nothing else is to be said."""
+    """Returns why the measurement is in its state, or how many results have come if there is no reason."""
     if measurement["reason"] or measurement["state"] not in ("ongoing", "done"):
         return str(measurement["reason"])
     came = count(measurement["results"], "result") if measurement["results"] else "no result yet"
@@ -107,5 +110,5 @@ def _reason(measurement: dict[str, Any]) -> str:
 def _heading(counts: dict[str, int], *, finished: bool, success: bool) -> str:
     total = sum(counts.values())
     if finished:
-        return "All measurements are done." if success else "It has ended, and not all went well."
+        return "All measurements are done." if success else "It has ended, but not everything succeeded."
     return f"{number(counts['done'])} of {number(total)} measurements are done."

@@ -1,4 +1,4 @@
-"""Pictures of latencies: of single runs over time, and of whole days."""
+"""Charts of latencies: of single runs over time, and of whole days."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHART_HEIGHT = 160
 
 
 def latency_chart(runs: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """The latency of the newest runs, from the oldest of them to the newest."""
+    """Returns the chart of the newest runs, from the oldest of them to the newest."""
     timed = [run for run in runs if run["ended_at"]]
     if len(timed) < 2:
         return None
@@ -36,7 +36,7 @@ def latency_chart(runs: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def days_chart(days: list[dict[str, Any]], count: int, now_ms: int) -> dict[str, Any] | None:
-    """The median and the 95th percentile of each of the last days."""
+    """Returns the chart of the median and the 95th percentile of each of the last days."""
     end = to_datetime(now_ms)
     start = end - timedelta(days=count)
     timed = [(day, 100 * (moment(f"{day['date']}T12:00:00Z") - start) / (end - start)) for day in days]
@@ -44,7 +44,7 @@ def days_chart(days: list[dict[str, Any]], count: int, now_ms: int) -> dict[str,
     if not known:
         return None
     first, begin = known[0]
-    drawn = [(first, max(0.0, begin - 100 / count)), *known]  # a day alone is a dash as wide as a day
+    drawn = [(first, max(0.0, begin - 100 / count)), *known]  # a single day is a dash as wide as a day
     top = pictures.nice_top(max(day["p95"] for day, _ in known))
     return {
         "height": CHART_HEIGHT,

@@ -1,4 +1,4 @@
-"""The list of monitors, and the page of one."""
+"""Pages of all monitors, and of one."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ KINDS = ("http", "tcp", "tls", "dns", "outgoing")
 SORTS = {"health": "Failing first", "next_due": "Next run", "id": "Name"}
 USERS_OFFERED = 100
 RANGES = {"7d": 7, "30d": 30, "90d": 90}
-"""Days of the latency chart, by the words in the address; without one it shows the newest runs."""
+"""Days of the latency chart, by the word in the address; without a word it shows the newest runs."""
 
 
 @Route(PAGES, "GET", "/ui/monitors", {200: "text/html"}, page=True, query=_LIST_QUERY)
 async def list_monitors(call: Call) -> Answer:
-    """Monitors, failing first, searched and filtered."""
+    """Shows monitors, failing first, searched and filtered."""
     api, asked, whose = Api(call), asked_of(call, *_LIST_QUERY), whose_of(call)
     wanted = {name: asked[name] for name in (*_FILTERS, "cursor")} | {"sort": asked["sort"] or "health"}
     listed, counts, users = await together(
@@ -67,14 +67,14 @@ async def list_monitors(call: Call) -> Answer:
 
 
 def _whole(whose: str, asked: dict[str, str]) -> str:
-    """The list of the API that has all monitors of this filter; the script goes through its pages."""
+    """Returns the API's list of all monitors of this filter; the script reads all its pages."""
     path = "/v1/monitors" if whose == "all" else "/v1/users/me/monitors"
     names = ("tag", "health", "kind", "q", *(("user",) if whose == "all" else ()))
     return address(path, sort="id", **{name: asked[name] for name in names})
 
 
 async def _users(api: Api, whose: str) -> list[str]:
-    """The first users, for an admin to choose from."""
+    """Returns the first users, for an admin to choose from."""
     if whose == "mine":
         return []
     return [one["id"] for one in (await api.get("/v1/users", {"limit": USERS_OFFERED}))["items"]]
@@ -82,7 +82,7 @@ async def _users(api: Api, whose: str) -> list[str]:
 
 @Route(PAGES, "GET", "/ui/monitors/{user}/{id}", {200: "text/html"}, page=True, query=("cursor", "range"))
 async def show_monitor(call: Call) -> Answer:
-    """One monitor: its health, latency, runs with reasons, next times and definition."""
+    """Shows one monitor: its health, latency, runs with reasons, next times and definition."""
     api, names = Api(call), {"user": call.params["user"], "id": call.params["id"]}
     asked = asked_of(call, "cursor", "range")
     of_runs = "/v1/users/{user}/monitors/{id}/runs"

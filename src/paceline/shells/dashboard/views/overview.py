@@ -1,4 +1,4 @@
-"""The overview: is all well, and if not, what, why and since when."""
+"""The overview: whether all is well, and if not, what is wrong, why, and since when."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROVIDERS_LOOKED_AT = 1_000
 
 @Route(PAGES, "GET", "/", {200: "text/html"}, page=True, query=("whose",))
 async def show_overview(call: Call) -> Answer:
-    """Whether all is well, what is wrong and why, and how the work goes on."""
+    """Shows whether all is well, what is wrong and why, and how the work goes on."""
     api = Api(call)
     whose = whose_of(call)
     mine = {"user": api.user.id} if whose == "mine" else {}
@@ -63,7 +63,7 @@ async def _of_admins(api: Api) -> dict[str, Any]:
 
 
 def _groups(dead: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Dead letters by provider and reason, the most first."""
+    """Returns dead letters by provider and reason, the largest groups first."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for run in dead:
         key = (run["provider"], run["reason"])
@@ -74,7 +74,7 @@ def _groups(dead: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _heading(values: dict[str, Any]) -> dict[str, str]:
-    """The heading is the answer: a sentence made from the state."""
+    """Returns the heading: a sentence about the state."""
     monitors, status = values["monitors"], values["status"]
     wrong = []
     if monitors["failing"]:
@@ -99,7 +99,7 @@ def _heading(values: dict[str, Any]) -> dict[str, str]:
 
 
 def _some(monitors: dict[str, Any], health: str) -> str:
-    """3 monitors are, or 100+ monitors are if there are more than were counted."""
+    """Returns "3 monitors are", or "100+ monitors are" if there are more than were counted."""
     if health in monitors["more"]:
         return f"{number(monitors[health])}+ monitors are"
     return count(monitors[health], "monitor is", "monitors are")

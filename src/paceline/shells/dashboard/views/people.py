@@ -1,4 +1,4 @@
-"""Users, tokens and channels."""
+"""Pages of users, tokens and channels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROWS = 50
 
 @Route(PAGES, "GET", "/ui/users", {200: "text/html"}, page=True, query=("user", "cursor"))
 async def list_users(call: Call) -> Answer:
-    """Users, for admins, and the tokens of one: of oneself, or of the user who is asked for."""
+    """Shows users, for admins, and the tokens of the signed-in user or of the one asked for."""
     api, asked = Api(call), asked_of(call, "user", "cursor")
     name = asked["user"] or api.user.id
     user, tokens = await together(
@@ -40,7 +40,7 @@ async def list_users(call: Call) -> Answer:
 
 @Route(PAGES, "GET", "/ui/channels", {200: "text/html"}, page=True, query=("user", "cursor"))
 async def list_channels(call: Call) -> Answer:
-    """Channels, silences in force, and what was told to whom: of oneself, or of the user who is asked for."""
+    """Shows channels, silences in force and alerts, of the signed-in user or of the one asked for."""
     api, asked = Api(call), asked_of(call, "user", "cursor")
     name = asked["user"] or api.user.id
     channels, silences, alerts = await together(

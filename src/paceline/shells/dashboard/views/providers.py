@@ -1,4 +1,4 @@
-"""Providers: who lets calls through, at which rate, what waits, and one of them with its queue, latency and limits."""
+"""Pages of all providers, with state, rate and queue, and of one with its queue, latency and limits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DAYS_LOOKED_AT = 10
 CALLS_LOOKED_AT = 200
 CALLS_SHOWN = 10
 BLOCKS_MAX = 8
-"""More places than that are told and not drawn."""
+"""More places than this are written as a number and not drawn."""
 _ORDER = {"closed": 0, "paused": 1, "open": 2}
 _ORDERS = {
     "spread": "spread evenly over the day",
@@ -31,7 +31,10 @@ _ORDERS = {
 
 @Route(PAGES, "GET", "/ui/providers", {200: "text/html"}, access="admin", page=True, query=("cursor", "id"))
 async def list_providers(call: Call) -> Answer:
-    """Providers: state, breaker, rate, queue, order and latency. With ``id`` one of them, and what waits for it."""
+    """Shows providers: state, breaker, rate, queue, order and latency.
+
+    With ``id``, shows one, and what waits for it.
+    """
     api, asked = Api(call), asked_of(call, "cursor", "id")
     if asked["id"]:
         return await _show_provider(call, api, asked)
@@ -72,7 +75,7 @@ async def _show_provider(call: Call, api: Api, asked: dict[str, str]) -> Answer:
 
 
 async def _calls(api: Api, days: list[dict[str, Any]], provider: str, state: str) -> list[dict[str, Any]]:
-    """Calls of the provider in this state, some of each running day."""
+    """Returns calls of the provider in this state, some of each running day."""
     asked: Query = {"limit": CALLS_LOOKED_AT, "provider": provider, "state": state}
     path = "/v1/batches/{batch}/days/{date}/runs"
     pages = await together(*(api.get(path, asked, batch=day["batch"], date=day["date"]) for day in days))
@@ -80,7 +83,7 @@ async def _calls(api: Api, days: list[dict[str, Any]], provider: str, state: str
 
 
 def _row(provider: dict[str, Any]) -> dict[str, Any]:
-    """The places as blocks, how near the breaker is, and the order in a word."""
+    """Returns the provider with its places as blocks, how near the breaker is, and the order in a word."""
     places, taken = provider["max_in_flight"], provider["standing"]["in_flight"]
     blocks = [index < taken for index in range(places)] if places <= BLOCKS_MAX else []
     failures, allowed = provider["standing"]["failures"], provider["breaker"]["failures"]
@@ -104,8 +107,8 @@ def _heading(items: list[dict[str, Any]]) -> str:
 
 
 def _more(items: list[dict[str, Any]]) -> str:
-    """What the heading does not say: how many are open, and how much waits."""
+    """Returns the line below the heading: how many are open, and how much waits."""
     opened = sum(one["standing"]["state"] == "open" for one in items)
     waiting = sum(one["standing"]["waiting"] for one in items)
     others = f"The other {count(opened, 'is', 'are')} open. " if 0 < opened < len(items) else ""
-    return f"{others}{count(waiting, 'call waits', 'calls wait')} for a time or a turn."
+    return f"{others}{count(waiting, 'call waits for its', 'calls wait for their')} time or turn."

@@ -1,4 +1,4 @@
-"""One run: why it waits or went as it did, and what else is known of it."""
+"""Page of one run: why it waits or went as it did, and what else is known of it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TITLES = {
 
 @Route(PAGES, "GET", "/ui/runs/{run}/why", {200: "text/html"}, page=True)
 async def show_why(call: Call) -> Answer:
-    """One run, firing or measurement, with its chain of reasons and when it starts."""
+    """Shows one run, firing or measurement, with its chain of reasons and when it starts."""
     api, name = Api(call), call.params["run"]
     why = await api.get("/v1/runs/{run}/why", run=name)
     run = await api.find("/v1/runs/{run}", run=name)
@@ -55,7 +55,7 @@ async def show_why(call: Call) -> Answer:
 
 
 def _place(run: str) -> Place:
-    """Where the page stands: below its monitor, its batch or its job."""
+    """Returns the place of the page: below its monitor, its batch or its job."""
     if (check := parse_run_id(run)) is not None:
         address = f"/ui/monitors/{quote(check.owner, safe='')}/{quote(check.monitor, safe='')}"
         return Place("monitors", "Why", (("Monitors", "/ui/monitors"), (check.monitor, address)))
@@ -68,7 +68,7 @@ def _place(run: str) -> Place:
 
 
 def _short(run: str) -> str:
-    """The run in a heading: its monitor, its record, or which measurement it is."""
+    """Returns the run's short name for a heading: its monitor, its record, or the number of the measurement."""
     if (check := parse_run_id(run)) is not None:
         return check.monitor
     if (called := parse_call_run_id(run)) is not None:
@@ -77,9 +77,9 @@ def _short(run: str) -> str:
 
 
 def _links(why: dict[str, Any], now: datetime) -> list[dict[str, Any]]:
-    """The chain with a title for each link, and what is over, what holds, and what would come then.
+    """Returns the chain with a title for each link, and whether it is over, holds now, or comes later.
 
-    ``change`` in parts: every second one is a command or the name of a setting.
+    ``change`` is split into parts: every second part is a command or the name of a setting.
     """
     found: list[dict[str, Any]] = []
     for link in why["chain"]:
@@ -93,7 +93,7 @@ def _links(why: dict[str, Any], now: datetime) -> list[dict[str, Any]]:
 
 
 def _heading(why: dict[str, Any], links: list[dict[str, Any]], name: str, reason: str) -> str:
-    """What a person wants to know first. ``reason``: of the run itself, if it has one."""
+    """Returns the heading, which says what a person wants to know first. ``reason`` is the run's own, if it has one."""
     holds = next((link for link in links if link["mark"] in ("holds", "time")), links[-1])
     match why["state"]:
         case "ok" | "done":
