@@ -219,7 +219,7 @@ def _accounts(store: Store, now_ms: int) -> Iterator[stream.AccountLine]:
 
 
 def _jobs(store: Store, now_ms: int) -> Iterator[stream.JobLine]:
-    """Return the days, newest first."""
+    """Yield the jobs, newest first."""
     del now_ms
     before: int | None = None
     for _ in range(PAGES_MAX):
