@@ -36,6 +36,12 @@ CASES = [
     (["user", "limit", "alice"], 2, "invalid_input"),
     (["--config", "no-such-file", "status"], 2, "wrong_setting"),
     (["--store", "mysql://x", "status"], 2, "wrong_setting"),
+    (["--store", "sqlite:///.", "status"], 2, "wrong_setting"),
+    (["--store", "sqlite:////", "status"], 2, "wrong_setting"),
+    (["user", "limit", "alice", "5", "--daily-credits", "6"], 2, "invalid_input"),
+    (["--url", "http://127.0.0.1:1", "--token-file", "no-such-file", "status"], 2, "invalid_input"),
+    (["monitor", "show", "\udcff"], 2, "usage"),
+    (["monitor", "list", "--tag", "caf\udce9"], 2, "usage"),
     (["monitor", "show", "nope"], 3, "not_found"),
     (["monitor", "set", "nope", "--every", "5s"], 3, "not_found"),
     (["monitor", "rm", "nope"], 3, "not_found"),
@@ -105,6 +111,21 @@ def test_several_wrong_fields_are_each_named(program: Program) -> None:
     assert [error["pointer"] for error in problem["errors"]] == ["/check/url", "/cron", "/timezone", "/jitter"]
 
 
+@pytest.mark.parametrize("words", [("status",), ("status", "--json"), ("export", "--live"), ("--help",)], ids=" ".join)
+def test_output_to_a_full_disk_is_told_and_is_no_defect(program: Program, words: tuple[str, ...]) -> None:
+    program.ok("user", "add", "alice")
+    command = [sys.executable, "-m", "paceline", *words]
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            command, cwd=program.folder, env=program.env, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert ended.returncode == 1, ended.stderr
+    assert "The output cannot be written: No space left on device." in ended.stderr
+    assert "defect" not in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
 def test_json_is_taken_before_and_after_the_command(program: Program) -> None:
     program.ok("user", "add", "alice")
     assert program.ok("--json", "user", "list") == program.ok("user", "list", "--json")
@@ -132,6 +153,22 @@ def test_a_wrong_setting_stops_the_start_with_one_line_that_names_it(
     assert ended.code == 2
     assert ended.err.startswith(f"error: {named}")
     assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "203.0.113.1"])
+def test_host_that_cannot_be_listened_on_is_named_and_not_the_port(program: Program, host: str) -> None:
+    ended = program.run("up", "--port", "0", "--host", host)
+    assert ended.code == 2
+    assert ended.err.splitlines()[-1].startswith(f"error: PACELINE_HOST (or --host): cannot listen on {host}:0: ")
+
+
+def test_token_file_that_cannot_be_read_is_told_in_words(program: Program) -> None:
+    elsewhere = ("--url", "http://127.0.0.1:1", "--token-file")
+    missing = program.run(*elsewhere, "nope", "status")
+    assert missing.err == "error: --token-file nope cannot be read: No such file or directory. (invalid_input)\n"
+    (program.folder / "latin").write_bytes(b"caf\xe9")
+    other = program.run(*elsewhere, "latin", "status")
+    assert other.err == "error: --token-file latin cannot be read: it is not text in UTF-8. (invalid_input)\n"
 
 
 def test_the_file_is_overridden_by_the_environment_and_that_by_flags(program: Program) -> None:

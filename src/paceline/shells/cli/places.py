@@ -34,7 +34,7 @@ def no_store_text(url: str) -> str:
         make = f"Make them: paceline aws init --store '{url}'; or set another region."
         return f"There is no store at {url}: its tables are missing. {_perhaps(url, others)}{make}"
     path = Path(url.removeprefix(SQLITE))
-    there = " (that file is no store of Paceline)" if path.exists() else ""
+    there = f" (that {'folder' if path.is_dir() else 'file'} is no store of Paceline)" if path.exists() else ""
     what = f"There is no store at {url}, which is {path.absolute()}{there}."
     return f"{what} {_perhaps(url, _nearby(path))}To make a new one: paceline up, or paceline user add NAME."
 
