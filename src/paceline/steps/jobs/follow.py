@@ -341,7 +341,7 @@ class _AccountPass:
     def _cannot_stop(self, answer: Unanswered) -> None:
         """Every key of the account was tried; it is tried again, and at the latest the measurement ends by itself."""
         self._tally.note_trouble(self._account, answer)
-        self._in_the_way = f"RIPE does not stop it: {answer.reason}; it ends when it has run its time"
+        self._in_the_way = f"RIPE does not stop it: {answer.reason.rstrip('.')}. It ends when it has run its time"
 
     def _ask(self, question: Callable[[str], T | Unanswered]) -> T | Unanswered:
         return account_queries.ask_any(self._store, self._vault, self._account, self._key, question)
