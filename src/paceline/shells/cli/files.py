@@ -41,13 +41,17 @@ def read_input(file: Path, bytes_max: int, *, advice: str = "") -> bytes:
 def draft_of(file: Path) -> Iterator[Path]:
     """A path beside the file to write to. It becomes the file when the block ends well, and goes away if not.
 
-    An OSError about the draft, or a write to it, names the file: the person has never seen the draft's name.
+    An OSError about the draft, or a write to it, names the file: the person has never seen the draft's name. A device
+    or a pipe is refused: it would be replaced by a file.
     """
-    draft = file.with_name(f"{file.name}.{os.getpid()}.part")
+    target = file.resolve()  # a link stays, and what it leads to is replaced
+    if target.exists() and not target.is_file():
+        raise InvalidInput(f"{file} is not an ordinary file. Name another one.")
+    draft = target.with_name(f"{target.name}.{os.getpid()}.part")
     with _ended_by_signals():
         try:
             yield draft
-            draft.replace(file)
+            draft.replace(target)
         except OSError as error:
             if error.errno is not None and (error.filename is None or Path(error.filename) == draft):
                 raise OSError(error.errno, error.strerror, str(file)) from error
