@@ -19,6 +19,7 @@ CASES = [
     (["monitor", "list"], 0, ""),
     (["user", "add", "alice"], 1, "already_exists"),
     (["backup", "paceline.db"], 1, "already_exists"),
+    (["backup", "-"], 2, "invalid_input"),
     (["nonsense"], 2, "usage"),
     (["monitor"], 2, "usage"),
     (["monitor", "set"], 2, "usage"),

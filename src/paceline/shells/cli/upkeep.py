@@ -116,6 +116,8 @@ def backup(
     """Copy the store while it is in use, into a file of mode 0600. Keep the key file as well: the copy needs it."""
     from paceline.wiring import store_files
 
+    if str(file) == "-":
+        raise InvalidInput("A backup is a file of its own and does not go to stdout: name one.")
     if file.exists() and not force:
         raise AlreadyExists(f"{file} exists already. Choose another name, or --force to replace it.")
     with (
