@@ -10,6 +10,7 @@ import pytest
 
 from paceline.shells.cli import main
 from tests.shells.cli.support.program import Program
+from tests.shells.cli.support.terminal import Terminal
 
 MONITOR = ("monitor", "set", "web", "--url", "https://example.org/", "--every", "1h")
 
@@ -125,6 +126,51 @@ def test_output_to_a_full_disk_is_told_and_is_no_defect(program: Program, words:
     assert "defect" not in ended.stderr
     assert "Traceback" not in ended.stderr
     assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_command_works_with_closed_streams(program: Program, closed: str) -> None:
+    program.ok("user", "add", "alice")
+    command = ["sh", "-c", f'"{sys.executable}" -m paceline user add bob {closed}']
+    assert subprocess.run(command, cwd=program.folder, env=program.env, check=False).returncode == 0
+    assert [user["id"] for user in program.json("user", "list")["items"]] == ["alice", "bob"]
+    assert program.ok("check") == "OK\n"
+
+
+def test_characters_that_stdout_cannot_show_are_shown_by_their_numbers(program: Program) -> None:
+    program.ok("user", "add", "alice")
+    program.ok("token", "new", "alice", "--label", "\u65e5\u672c")
+    program.env["PYTHONIOENCODING"] = "ascii"
+    assert "\\u65e5\\u672c" in program.ok("token", "list", "alice")
+    assert [one["label"] for one in program.json("token", "list", "alice")["items"]] == ["first", "\u65e5\u672c"]
+
+
+def test_ctrl_d_at_a_question_is_told_and_is_no_defect(program: Program) -> None:
+    with Terminal(program, "login") as terminal:
+        terminal.wait_for("Address")
+        terminal.press("\x04")
+        terminal.wait_for("nothing was done. (usage)")
+        assert terminal.ended() == 2
+
+
+INTERRUPTED_IMPORT = """
+import sys
+from paceline.shells import cli
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "paceline.shells.cli.app":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+sys.exit(cli.main(["status"]))
+"""
+
+
+def test_ctrl_c_before_a_command_begins_prints_no_traceback(program: Program) -> None:
+    command = [sys.executable, "-c", INTERRUPTED_IMPORT]
+    ended = subprocess.run(command, env=program.env, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 
 
 def test_json_is_taken_before_and_after_the_command(program: Program) -> None:

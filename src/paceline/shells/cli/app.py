@@ -149,6 +149,8 @@ def _problem(error: Exception, given: list[str]) -> Problem:
             if re.search(r"No such option.*--(url|token|token-file|ca-file)\b", told):
                 return Problem("Wrong usage", f"{told}. It stands before the command: paceline --url URL …", "usage")
             return Problem("Wrong usage", f"{told}. Try: {path} --help", "usage")
+        case typer.Abort():
+            return Problem("Wrong usage", "The input ended before a question was answered; nothing was done.", "usage")
         case UnicodeEncodeError() if not _is_utf8(given):
             return Problem(
                 "Wrong usage", "An argument is not text in UTF-8. Check the encoding of your terminal.", "usage"
