@@ -264,13 +264,10 @@ def _calls_out(store: Store, day: Day, name: str, *, now_ms: int) -> Iterator[st
             why = why_not_moved(specs[run.provider], attempt=run.attempt, until_ms=run.until_ms, now_ms=now_ms)
             if why is not None:
                 counts[why, run.provider if why == "unreported" else ""] += 1
-    for (why, provider_id), runs in sorted(counts.items()):
-        yield f"{runs} runs of {name} are out" + (
-            f", and their leases have ended (let a worker claim from provider {provider_id!r} once: that makes them"
-            " dead letters)"
-            if why == "unreported"
-            else ""
-        )
+    for (kept, provider_id), runs in sorted(counts.items()):
+        advice = f"let a worker claim from provider {provider_id!r} once: that makes them dead letters"
+        ended = f", and their leases have ended ({advice})" if kept == "unreported" else ""
+        yield f"{runs} runs of {name} are out{ended}"
 
 
 def open_days(store: Store, batch: Batch, *, now_ms: int) -> Iterator[tuple[Day, bool]]:
