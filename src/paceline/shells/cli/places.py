@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterator
 from difflib import SequenceMatcher
@@ -9,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from paceline.config import DEFAULT_FILE, aws_prefix
+from paceline.errors import StoreUnavailable
 from paceline.wiring import aws_prefixes, has_store
 
 SQLITE = "sqlite:///"
@@ -25,6 +27,13 @@ def demo_store(url: str) -> str:
         url = f"{SQLITE}paceline.db"
     path = Path(url.removeprefix(SQLITE))
     return url if path.stem.endswith(DEMO) else f"{SQLITE}{path.with_stem(path.stem + DEMO)}"
+
+
+def refuse_unreadable(url: str) -> None:
+    """StoreUnavailable for a file that is there and cannot be read: nobody can tell whether it is a store."""
+    path = Path(url.removeprefix(SQLITE))
+    if aws_prefix(url) is None and path.is_file() and not os.access(path, os.R_OK):
+        raise StoreUnavailable(f"{path} cannot be read: check its permissions, or run this as its owner.")
 
 
 def no_store_text(url: str) -> str:
