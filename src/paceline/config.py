@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
@@ -28,7 +28,7 @@ def _duration(text: str) -> str:
 def _store_url(url: str) -> str:
     if url.startswith("aws://"):
         aws_prefix(url)
-    elif not url.startswith("sqlite:///") or not url.removeprefix("sqlite:///"):
+    elif not url.startswith("sqlite:///") or not PurePath(url.removeprefix("sqlite:///")).name:
         raise ValueError("write sqlite:///path/to/file.db or aws://?prefix=paceline")
     return url
 

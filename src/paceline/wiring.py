@@ -398,13 +398,18 @@ def adopt_key(system: System) -> bool:
     return adopt_secret(system.store, _open_vault(key))
 
 
-def exposed_files(settings: Settings) -> list[Path]:
-    """Return the files of the store and its key that others than their owner can read or write."""
+def store_files(settings: Settings) -> list[Path]:
+    """Return the files of a SQLite store and its key, as far as they exist."""
     if aws_prefix(settings.store) is not None or sqlite_path(settings) == ":memory:":
         return []
     store = sqlite_path(settings)
     files = [Path(store), Path(f"{store}-wal"), Path(f"{store}-shm"), key_path(settings)]
-    return [file for file in files if file.exists() and file.stat().st_mode & OTHERS]
+    return [file for file in files if file.exists()]
+
+
+def exposed_files(settings: Settings) -> list[Path]:
+    """Return the files of the store and its key that others than their owner can read or write."""
+    return [file for file in store_files(settings) if file.stat().st_mode & OTHERS]
 
 
 def _open_vault(key: bytes) -> Vault:

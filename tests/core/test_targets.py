@@ -37,7 +37,7 @@ def test_url_with_a_host_is_saved(url: str) -> None:
     [
         ("http://example.org/" + "a" * URL_CHARS_MAX, "at most 2048 characters"),
         ("http://example.org/a b", "must be percent-encoded"),
-        ("http://b\u00fccher.example/", "must be percent-encoded"),
+        ("http://b\u00fccher.example/", "must be percent-encoded; write a host name that has them as xn--…"),
         ("http://example.org\\@evil.example/", "must be percent-encoded"),
         ("http://[::1/", "not a URL"),
         ("http://example.org:port/", "not a URL"),

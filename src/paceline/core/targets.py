@@ -26,7 +26,9 @@ def url_problem(url: str) -> str | None:
     if len(url) > URL_CHARS_MAX:
         return f"at most {URL_CHARS_MAX} characters"
     if not _PRINTABLE.fullmatch(url):
-        return "spaces, control and non-ASCII characters must be percent-encoded"
+        return (
+            "spaces, control and non-ASCII characters must be percent-encoded; write a host name that has them as xn--…"
+        )
     try:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import os
 import re
 import sys
 from collections.abc import MutableMapping
@@ -35,7 +36,7 @@ def configure_logs(*, level: str, log_format: LogFormat, stream: TextIO | None =
     """
     target = sys.stderr if stream is None else stream
     text = log_format == "text" or (log_format == "auto" and target.isatty())
-    _log_to(_handler(logging.StreamHandler(target), text=text, colors=target.isatty()), level=level)
+    _log_to(_handler(logging.StreamHandler(target), text=text, colors=_takes_colors(target)), level=level)
 
 
 def configure_log_file(file: Path, *, level: str, log_format: LogFormat) -> None:
@@ -45,9 +46,14 @@ def configure_log_file(file: Path, *, level: str, log_format: LogFormat) -> None
     """
     file.touch(mode=0o600)
     kept = RotatingFileHandler(file, maxBytes=FILE_BYTES_MAX, backupCount=1, encoding="utf-8")
-    errors = _handler(logging.StreamHandler(sys.stderr), text=True, colors=sys.stderr.isatty())
+    errors = _handler(logging.StreamHandler(sys.stderr), text=True, colors=_takes_colors(sys.stderr))
     errors.setLevel(logging.ERROR)
     _log_to(_handler(kept, text=log_format == "text", colors=False), errors, level=level)
+
+
+def _takes_colors(stream: TextIO) -> bool:
+    """Whether a log there may have colours: on a terminal, unless NO_COLOR is set or TERM is dumb."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def _log_to(*handlers: logging.Handler, level: str) -> None:

@@ -10,6 +10,8 @@ import pytest
 from paceline.core.batches.provider import BreakerSpec
 from paceline.core.batches.values import ClaimedCall, DeadChoice
 from paceline.ports import Store
+from paceline.steps.batches.outgoing import claim_for_worker
+from paceline.steps.move.stream import obstacles
 from tests.contract.support.call_stage import (
     DATE,
     LEASE_MS,
@@ -277,3 +279,34 @@ def test_due_runs_of_outgoing_providers_are_counted_while_they_wait_for_a_worker
     work_at(store, paused=True)
     assert take(store, number, now_ms) == []
     assert store.calls_for_workers(now_ms=now_ms) == 0
+
+
+def test_run_whose_worker_died_keeps_its_store_from_being_moved_until_its_lease_ends(store: Store) -> None:
+    number = work_at(store)
+    assert store.close_day(plan(store, make_batch(store), {"r": T0_MS}))
+    (call,) = take(store, number)
+    assert obstacles(store, now_ms=call.lease_until_ms - 1) == [f"1 runs of day {DATE} of batch 'daily' are out"]
+    assert obstacles(store, now_ms=call.lease_until_ms) == []
+
+
+def test_run_that_is_to_be_held_keeps_its_store_from_being_moved_until_a_worker_claims(store: Store) -> None:
+    number = work_at(store, unknown="hold")
+    assert store.close_day(plan(store, make_batch(store), {"r": T0_MS}))
+    (call,) = take(store, number)
+    over_ms = call.lease_until_ms
+    advice = "let a worker claim from provider 'a' once: that makes them dead letters"
+    assert obstacles(store, now_ms=over_ms) == [
+        f"1 runs of day {DATE} of batch 'daily' are out, and their leases have ended ({advice})"
+    ]
+    assert claim_for_worker(store, "a", now_ms=over_ms, runs_max=1, lease_ms=LEASE_MS).items == []
+    assert obstacles(store, now_ms=over_ms) == []
+    assert run_of(store, "r").dead
+
+
+def test_call_of_paceline_itself_keeps_its_store_from_being_moved_until_it_is_settled(store: Store) -> None:
+    provide(store, "a")
+    assert store.close_day(plan(store, make_batch(store), {"r": T0_MS}))
+    (call,) = claim(store, T0_MS)
+    assert len(obstacles(store, now_ms=call.lease_until_ms + HOUR_MS)) == 1
+    assert settle(store, call, now_ms=T0_MS + 1)
+    assert obstacles(store, now_ms=call.lease_until_ms + HOUR_MS) == []

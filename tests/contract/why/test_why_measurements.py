@@ -130,6 +130,17 @@ def test_job_is_explained_by_its_waiting_measurement_until_it_is_finished(staged
     assert "2 of 2 measurements are done" in ended.chain[0].text
 
 
+def test_job_of_several_that_wait_has_the_chain_of_the_first(staged: Store) -> None:
+    key = add_account(staged)
+    job = admitted(staged, 4)
+    assert explain_job(staged, job_of(staged, job), viewer="ann", now_ms=T0_MS).run == f"{job.id}/0"
+    send(staged, key)
+    assert explain_job(staged, job_of(staged, job), viewer="ann", now_ms=T0_MS).run == f"{job.id}/1"
+    for _ in range(3):
+        send(staged, key)
+    assert explain_job(staged, job_of(staged, job), viewer="ann", now_ms=T0_MS).run == f"{job.id}/0"
+
+
 def test_measurement_of_another_user_is_not_found(staged: Store) -> None:
     job = admitted(staged)
     for run in (f"{job.id}/0", f"{job.id}/7", "nothing/0"):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.core.batches.calls import Refusal
-from paceline.core.batches.outgoing import WorkReport, refuse_to_hand_out, settle_report
+from paceline.core.batches.outgoing import WorkReport, refuse_to_hand_out, settle_report, why_not_moved
 from paceline.core.batches.provider import ProviderSpec, RetrySpec, policy_of, provider_problems
 from paceline.core.batches.values import OutCall
 
@@ -73,3 +73,21 @@ def test_run_that_may_have_been_done_is_handed_out_as_the_policy_says(
 def test_outgoing_provider_cannot_be_asked_whether_a_run_has_arrived() -> None:
     problems = provider_problems(ProviderSpec(kind="outgoing", unknown="look_up"))
     assert [problem.pointer for problem in problems] == ["/unknown"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "attempt", "until_ms", "why"),
+    [
+        (ProviderSpec(kind="outgoing"), 1, 1_001, "out"),
+        (ProviderSpec(kind="outgoing"), 1, 1_000, None),
+        (ProviderSpec(kind="outgoing", unknown="hold"), 1, 1_000, "unreported"),
+        (ProviderSpec(kind="outgoing", retry=RetrySpec(max_attempts=3)), 2, 1_000, None),
+        (ProviderSpec(kind="outgoing", retry=RetrySpec(max_attempts=3)), 3, 1_000, "unreported"),
+        (ProviderSpec("https://a.test"), 1, 1_000, "out"),
+        (ProviderSpec(kind="outgoing"), 1, None, "out"),
+    ],
+)
+def test_run_whose_worker_may_report_or_that_becomes_a_dead_letter_is_not_moved(
+    spec: ProviderSpec, attempt: int, until_ms: int | None, why: str | None
+) -> None:
+    assert why_not_moved(spec, attempt=attempt, until_ms=until_ms, now_ms=1_000) == why

@@ -111,6 +111,8 @@ def test_running_measurement_names_its_ids_at_ripe_and_how_long_it_waited() -> N
     [text] = texts(found, "provider")
     assert "RIPE has it as 101, 102" in text
     assert text.endswith("It is being stopped.")
+    assert found.chain[-1].change == "nobody: it passes by itself"
+    assert why("ongoing", atlas=atlas, answered_ms=NOW_MS).chain[-1].change == "its user: cancel the job"
     assert not texts(why("ongoing", answered_ms=NOW_MS), "turn")
 
 

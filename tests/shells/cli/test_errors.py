@@ -10,6 +10,7 @@ import pytest
 
 from paceline.shells.cli import main
 from tests.shells.cli.support.program import Program
+from tests.shells.cli.support.terminal import Terminal
 
 MONITOR = ("monitor", "set", "web", "--url", "https://example.org/", "--every", "1h")
 
@@ -19,6 +20,7 @@ CASES = [
     (["monitor", "list"], 0, ""),
     (["user", "add", "alice"], 1, "already_exists"),
     (["backup", "paceline.db"], 1, "already_exists"),
+    (["backup", "-"], 2, "invalid_input"),
     (["nonsense"], 2, "usage"),
     (["monitor"], 2, "usage"),
     (["monitor", "set"], 2, "usage"),
@@ -36,6 +38,12 @@ CASES = [
     (["user", "limit", "alice"], 2, "invalid_input"),
     (["--config", "no-such-file", "status"], 2, "wrong_setting"),
     (["--store", "mysql://x", "status"], 2, "wrong_setting"),
+    (["--store", "sqlite:///.", "status"], 2, "wrong_setting"),
+    (["--store", "sqlite:////", "status"], 2, "wrong_setting"),
+    (["user", "limit", "alice", "5", "--daily-credits", "6"], 2, "invalid_input"),
+    (["--url", "http://127.0.0.1:1", "--token-file", "no-such-file", "status"], 2, "invalid_input"),
+    (["monitor", "show", "\udcff"], 2, "usage"),
+    (["monitor", "list", "--tag", "caf\udce9"], 2, "usage"),
     (["monitor", "show", "nope"], 3, "not_found"),
     (["monitor", "set", "nope", "--every", "5s"], 3, "not_found"),
     (["monitor", "rm", "nope"], 3, "not_found"),
@@ -105,6 +113,66 @@ def test_several_wrong_fields_are_each_named(program: Program) -> None:
     assert [error["pointer"] for error in problem["errors"]] == ["/check/url", "/cron", "/timezone", "/jitter"]
 
 
+@pytest.mark.parametrize("words", [("status",), ("status", "--json"), ("export", "--live"), ("--help",)], ids=" ".join)
+def test_output_to_a_full_disk_is_told_and_is_no_defect(program: Program, words: tuple[str, ...]) -> None:
+    program.ok("user", "add", "alice")
+    command = [sys.executable, "-m", "paceline", *words]
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            command, cwd=program.folder, env=program.env, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert ended.returncode == 1, ended.stderr
+    assert "The output cannot be written: No space left on device." in ended.stderr
+    assert "defect" not in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_command_works_with_closed_streams(program: Program, closed: str) -> None:
+    program.ok("user", "add", "alice")
+    command = ["sh", "-c", f'"{sys.executable}" -m paceline user add bob {closed}']
+    assert subprocess.run(command, cwd=program.folder, env=program.env, check=False).returncode == 0
+    assert [user["id"] for user in program.json("user", "list")["items"]] == ["alice", "bob"]
+    assert program.ok("check") == "OK\n"
+
+
+def test_characters_that_stdout_cannot_show_are_shown_by_their_numbers(program: Program) -> None:
+    program.ok("user", "add", "alice")
+    program.ok("token", "new", "alice", "--label", "\u65e5\u672c")
+    program.env["PYTHONIOENCODING"] = "ascii"
+    assert "\\u65e5\\u672c" in program.ok("token", "list", "alice")
+    assert [one["label"] for one in program.json("token", "list", "alice")["items"]] == ["first", "\u65e5\u672c"]
+
+
+def test_ctrl_d_at_a_question_is_told_and_is_no_defect(program: Program) -> None:
+    with Terminal(program, "login") as terminal:
+        terminal.wait_for("Address")
+        terminal.press("\x04")
+        terminal.wait_for("nothing was done. (usage)")
+        assert terminal.ended() == 2
+
+
+INTERRUPTED_IMPORT = """
+import sys
+from paceline.shells import cli
+
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "paceline.shells.cli.app":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+sys.exit(cli.main(["status"]))
+"""
+
+
+def test_ctrl_c_before_a_command_begins_prints_no_traceback(program: Program) -> None:
+    command = [sys.executable, "-c", INTERRUPTED_IMPORT]
+    ended = subprocess.run(command, env=program.env, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+
+
 def test_json_option_may_stand_before_or_after_the_command(program: Program) -> None:
     program.ok("user", "add", "alice")
     assert program.ok("--json", "user", "list") == program.ok("user", "list", "--json")
@@ -132,6 +200,22 @@ def test_a_wrong_setting_stops_the_start_with_one_line_that_names_it(
     assert ended.code == 2
     assert ended.err.startswith(f"error: {named}")
     assert ended.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "203.0.113.1"])
+def test_host_that_cannot_be_listened_on_is_named_and_not_the_port(program: Program, host: str) -> None:
+    ended = program.run("up", "--port", "0", "--host", host)
+    assert ended.code == 2
+    assert ended.err.splitlines()[-1].startswith(f"error: PACELINE_HOST (or --host): cannot listen on {host}:0: ")
+
+
+def test_token_file_that_cannot_be_read_is_told_in_words(program: Program) -> None:
+    elsewhere = ("--url", "http://127.0.0.1:1", "--token-file")
+    missing = program.run(*elsewhere, "nope", "status")
+    assert missing.err == "error: --token-file nope cannot be read: No such file or directory. (invalid_input)\n"
+    (program.folder / "latin").write_bytes(b"caf\xe9")
+    other = program.run(*elsewhere, "latin", "status")
+    assert other.err == "error: --token-file latin cannot be read: it is not text in UTF-8. (invalid_input)\n"
 
 
 def test_the_file_is_overridden_by_the_environment_and_that_by_flags(program: Program) -> None:

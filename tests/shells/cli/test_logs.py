@@ -51,6 +51,31 @@ def test_an_event_is_one_json_line_with_its_fields() -> None:
     assert line == {"event": "purged", "deleted": 3, "monitors": ["a", "b"], "level": "info"}
 
 
+class Screen(io.StringIO):
+    """A stream that says that it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("environment", "coloured"),
+    [({}, True), ({"NO_COLOR": ""}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
+)
+def test_log_on_a_terminal_has_colours_unless_the_environment_forbids_them(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], *, coloured: bool
+) -> None:
+    for name, value in ({"TERM": "xterm"} | environment).items():
+        monkeypatch.setenv(name, value)
+    if "NO_COLOR" not in environment:
+        monkeypatch.delenv("NO_COLOR", raising=False)
+    screen = Screen()
+    configure_logs(level="info", log_format="auto", stream=screen)
+    structlog.get_logger("t").info("purged", deleted=3)
+    assert "purged" in screen.getvalue()
+    assert ("\x1b[" in screen.getvalue()) is coloured
+
+
 def test_events_of_standard_library_loggers_have_the_same_form() -> None:
     stream = logged()
     logging.getLogger("uvicorn.error").warning("asked with %s", TOKEN)

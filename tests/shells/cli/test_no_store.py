@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -142,3 +146,14 @@ def test_error_about_missing_tables_names_the_command_that_creates_them(tmp_path
     made = program.json("aws", "init", store=store)
     again = program.run("monitor", "list", "--user", "alice", "--json", store=f"{store}x")
     assert json.dumps(made["prefix"]).strip('"') in again.problem["detail"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and shutil.which("setpriv") is None, reason="root may read every file")
+def test_store_that_cannot_be_read_is_not_called_missing(program: Program) -> None:
+    program.ok("user", "add", "alice")
+    (program.folder / "paceline.db").chmod(0)
+    as_others = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"] if os.geteuid() == 0 else []
+    command = [*as_others, sys.executable, "-m", "paceline", "status"]
+    ended = subprocess.run(command, cwd=program.folder, env=program.env, capture_output=True, text=True, check=False)
+    told = "error: paceline.db cannot be read: check its permissions, or run this as its owner. (store_unavailable)\n"
+    assert (ended.returncode, ended.stderr) == (1, told)

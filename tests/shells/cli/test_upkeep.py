@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import apsw
+import pytest
 
 from tests.shells.cli.support.program import Program, free_port
 
@@ -45,7 +46,19 @@ def test_a_backup_is_a_store_and_replaces_nothing_unasked(program: Program) -> N
     assert [user["id"] for user in users["items"]] == ["alice", "bob"]
     assert token.encode() not in (program.folder / "copy.db").read_bytes()
     assert sorted(file.name for file in program.folder.iterdir() if "part" in file.name) == []
-    assert program.run("backup", "no/such/folder/copy.db").code == 1
+    missing = program.run("backup", "no/such/folder/copy.db")
+    assert (missing.code, missing.err) == (1, "error: no/such/folder/copy.db: No such file or directory. (failed)\n")
+
+
+@pytest.mark.parametrize("name", ["paceline.db", "./paceline.db", "paceline.key", "link.db"])
+def test_backup_never_replaces_a_file_of_the_store_itself(program: Program, name: str) -> None:
+    program.ok("user", "add", "alice")
+    (program.folder / "link.db").symlink_to("paceline.db")
+    before = {file: (file.stat().st_ino, file.read_bytes()) for file in program.folder.glob("paceline.*")}
+    refused = program.run("backup", name, "--force")
+    assert (refused.code, refused.err.endswith("(invalid_input)\n")) == (2, True)
+    assert "belongs to the store itself" in refused.err
+    assert {file: (file.stat().st_ino, file.read_bytes()) for file in program.folder.glob("paceline.*")} == before
 
 
 def test_migrate_creates_a_new_store_and_keeps_an_existing_one(program: Program) -> None:

@@ -322,7 +322,9 @@ def test_a_cancel_that_no_key_may_carry_out_says_so_and_ends_with_the_measuremen
         pass_on(scene, watch)
         item = scene.one(job)
         assert (item.state, item.stopping) == ("ongoing", True)
-        assert item.reason.startswith("RIPE does not stop it: You do not have permission to perform this action.")
+        assert item.reason == (
+            "RIPE does not stop it: You do not have permission to perform this action. It ends when it has run its time"
+        )
         until_ended(scene, watch, job)
         assert (scene.one(job).state, scene.one(job).reason) == ("cancelled", "cancelled")
 

@@ -185,7 +185,7 @@ def backup(db: Connection, target: Path, *, progress: Callable[[int, int], None]
         copy.close()
         target.unlink(missing_ok=True)  # half a backup must not be mistaken for a whole one
         raise StoreUnavailable(
-            f"{target} cannot be written: its disk is full or broken ({type(error).__name__}). The unfinished copy was"
+            f"The copy cannot be written: its disk is full or broken ({type(error).__name__}). The unfinished copy was"
             " removed; make room, or name a file on another disk."
         ) from error
     finally:

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from paceline.core.batches.calls import RETRY_AFTER_MS_MAX, CallSettlement, Refusal, decide_call, retry_pause_ms
-from paceline.core.batches.provider import Policy
+from paceline.core.batches.provider import Policy, ProviderSpec, policy_of
 from paceline.core.batches.values import OutCall
 
 WAITS_FOR_WORKER = "waits for your worker"
@@ -34,6 +34,20 @@ def refuse_to_hand_out(policy: Policy, *, attempt: int, lost: bool) -> Refusal |
     """
     decision = decide_call("POST", policy, attempt=attempt, lost=lost)
     return decision if isinstance(decision, Refusal) else None
+
+
+def why_not_moved(
+    spec: ProviderSpec, *, attempt: int, until_ms: int | None, now_ms: int
+) -> Literal["out", "unreported"] | None:
+    """Returns why a run that is out at ``attempt`` keeps its store from being moved, or None.
+
+    ``out``: it may still be reported, or Paceline itself must find out what became of its call. ``unreported``: its
+    worker's lease has ended, and the next claim makes it a dead letter. None: it is handed out again, here or there.
+    """
+    if spec.kind != "outgoing" or until_ms is None or until_ms > now_ms:
+        return "out"
+    refusal = refuse_to_hand_out(policy_of(spec), attempt=attempt + 1, lost=True)
+    return None if refusal is None else "unreported"
 
 
 def settle_report(run: OutCall, report: WorkReport, policy: Policy, *, ended_ms: int, chance: float) -> CallSettlement:

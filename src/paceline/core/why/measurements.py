@@ -149,8 +149,8 @@ def _sent(facts: MeasurementFacts) -> list[Link]:
 def _running(item: StoredMeasurement) -> Link:
     ids = ", ".join(str(one.atlas_id) for one in item.atlas)
     stopping = " It is being stopped." if item.stopping else ""
-    text = f"RIPE has it as {ids}{_said(item)}; its status is asked for every 30 seconds.{stopping}"
-    return Link("provider", text, item.answered_ms, None, "its user: cancel the job")
+    text = f"RIPE has it as {ids}{_said(item)}; its status is asked for again and again.{stopping}"
+    return Link("provider", text, item.answered_ms, None, NOBODY if item.stopping else "its user: cancel the job")
 
 
 def _ended(item: StoredMeasurement) -> Link:

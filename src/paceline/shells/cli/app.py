@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -39,6 +40,8 @@ from paceline.shells.cli.options import flag
 from paceline.shells.cli.output import EXIT_FAILED, Problem, RemoteError, print_problem, problem_of
 from paceline.shells.cli.top import command as top
 from paceline.shells.cli.why import commands as why
+
+WRITE_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 app = typer.Typer(
     name="paceline",
@@ -107,17 +110,33 @@ def main(arguments: list[str] | None = None) -> int:
         code = app(given or ["--help"], prog_name="paceline", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
-        # The reader went away (`| head`): write nothing more, also not when the interpreter flushes at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence_stdout()  # the reader went away (`| head`)
         return EXIT_FAILED
     except Exception as error:  # noqa: BLE001  # the last resort: told in one line instead of a traceback
-        problem = _problem(error)
+        if _is_failed_write(error):
+            _silence_stdout()
+        problem = _problem(error, given)
         print_problem(problem, as_json="--json" in given)
         return problem.exit_code
     return code if isinstance(code, int) else 0
 
 
-def _problem(error: Exception) -> Problem:
+def _silence_stdout() -> None:
+    """Keeps the interpreter's own last flush from failing again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _is_failed_write(error: Exception) -> bool:
+    """Whether the disk behind stdout failed: errors of named files have their name."""
+    return isinstance(error, OSError) and error.filename is None and error.errno in WRITE_ERRORS
+
+
+def _is_utf8(words: list[str]) -> bool:
+    """Whether the arguments are text: bytes of another encoding reach a program as lone surrogates."""
+    return not any("\ud800" <= char <= "\udfff" for word in words for char in word)
+
+
+def _problem(error: Exception, given: list[str]) -> Problem:
     match error:
         case PacelineError():
             return problem_of(error)
@@ -130,8 +149,16 @@ def _problem(error: Exception) -> Problem:
             if re.search(r"No such option.*--(url|token|token-file|ca-file)\b", told):
                 return Problem("Wrong usage", f"{told}. It stands before the command: paceline --url URL …", "usage")
             return Problem("Wrong usage", f"{told}. Try: {path} --help", "usage")
+        case typer.Abort():
+            return Problem("Wrong usage", "The input ended before a question was answered; nothing was done.", "usage")
+        case UnicodeEncodeError() if not _is_utf8(given):
+            return Problem(
+                "Wrong usage", "An argument is not text in UTF-8. Check the encoding of your terminal.", "usage"
+            )
         case OSError() if error.filename:
             return Problem("The system refused", f"{Path(error.filename)}: {error.strerror}.", "failed")
+        case OSError() if _is_failed_write(error):
+            return Problem("The system refused", f"The output cannot be written: {error.strerror}.", "failed")
         case _ if os.environ.get("PACELINE_LOG_LEVEL") == "debug":
             raise error
         case _:

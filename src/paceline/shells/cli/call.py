@@ -129,11 +129,12 @@ class Call(NamedTuple):
 
     def _there(self, settings: Settings) -> Settings:
         """Returns the demo's store if there is no other and --store was not given."""
-        from paceline.shells.cli.places import demo_store, no_store_text
+        from paceline.shells.cli.places import demo_store, no_store_text, refuse_unreadable
         from paceline.wiring import has_store
 
         if has_store(settings.store):
             return settings
+        refuse_unreadable(settings.store)
         demo = demo_store(settings.store)
         if self.store is not None or not has_store(demo):
             raise NoStore(no_store_text(settings.store))

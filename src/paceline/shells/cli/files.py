@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import BinaryIO
 
 from paceline.errors import InvalidInput
@@ -40,10 +42,42 @@ def read_input(file: Path, bytes_max: int, *, advice: str = "") -> bytes:
 
 @contextmanager
 def draft_of(file: Path) -> Iterator[Path]:
-    """Yields a path beside the file to write to. It is renamed to the file if the block succeeds, else deleted."""
-    draft = file.with_name(f"{file.name}.{os.getpid()}.part")
+    """Yields a path beside the file to write to. It is renamed to the file if the block succeeds, else deleted.
+
+    An OSError about the draft, or a write to it, names the file: the person has never seen the draft's name. A device
+    or a pipe is refused: it would be replaced by a file.
+    """
+    target = file.resolve()  # a link stays, and what it leads to is replaced
+    if target.exists() and not target.is_file():
+        raise InvalidInput(f"{file} is not an ordinary file. Name another one.")
+    draft = target.with_name(f"{target.name}.{os.getpid()}.part")
+    with _ended_by_signals():
+        try:
+            yield draft
+            draft.replace(target)
+        except OSError as error:
+            if error.errno is not None and (error.filename is None or Path(error.filename) == draft):
+                raise OSError(error.errno, error.strerror, str(file)) from error
+            raise
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """SIGTERM and SIGHUP raise SystemExit inside the block, so that a half-written file is removed.
+
+    A signal that is ignored (nohup) or has a handler already stays as it is.
+    """
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    usual = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
+    for number in usual:
+        signal.signal(number, end)
     try:
-        yield draft
-        draft.replace(file)
+        yield
     finally:
-        draft.unlink(missing_ok=True)
+        for number in usual:
+            signal.signal(number, signal.SIG_DFL)

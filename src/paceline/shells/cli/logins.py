@@ -98,7 +98,8 @@ def given_token(options: RemoteOptions, *, as_json: bool) -> str | None:
         try:
             token = options.token_file.read_text()[:TOKEN_CHARS_MAX].strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"--token-file {options.token_file} cannot be read: {error}.") from None
+            words = getattr(error, "strerror", None) or "it is not text in UTF-8"
+            raise InvalidInput(f"--token-file {options.token_file} cannot be read: {words}.") from None
         if not token:
             raise InvalidInput(f"--token-file {options.token_file} is empty.")
         return token

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterator
 from difflib import SequenceMatcher
@@ -9,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from paceline.config import DEFAULT_FILE, aws_prefix
+from paceline.errors import StoreUnavailable
 from paceline.wiring import aws_prefixes, has_store
 
 SQLITE = "sqlite:///"
@@ -27,6 +29,13 @@ def demo_store(url: str) -> str:
     return url if path.stem.endswith(DEMO) else f"{SQLITE}{path.with_stem(path.stem + DEMO)}"
 
 
+def refuse_unreadable(url: str) -> None:
+    """StoreUnavailable for a file that is there and cannot be read: nobody can tell whether it is a store."""
+    path = Path(url.removeprefix(SQLITE))
+    if aws_prefix(url) is None and path.is_file() and not os.access(path, os.R_OK):
+        raise StoreUnavailable(f"{path} cannot be read: check its permissions, or run this as its owner.")
+
+
 def no_store_text(url: str) -> str:
     """Returns which store was looked for, where one might be, and how to make one."""
     if aws_prefix(url) is not None:
@@ -34,7 +43,7 @@ def no_store_text(url: str) -> str:
         make = f"Make them: paceline aws init --store '{url}'; or set another region."
         return f"There is no store at {url}: its tables are missing. {_perhaps(url, others)}{make}"
     path = Path(url.removeprefix(SQLITE))
-    there = " (that file is no store of Paceline)" if path.exists() else ""
+    there = f" (that {'folder' if path.is_dir() else 'file'} is no store of Paceline)" if path.exists() else ""
     what = f"There is no store at {url}, which is {path.absolute()}{there}."
     return f"{what} {_perhaps(url, _nearby(path))}To make a new one: paceline up, or paceline user add NAME."
 

@@ -114,6 +114,10 @@ def backup(
     force: Annotated[bool, flag("--force", "Replace the file if it exists.")] = False,
 ) -> None:
     """Copy the store while it is in use, into a file of mode 0600. Keep the key file as well: the copy needs it."""
+    from paceline.wiring import store_files
+
+    if str(file) == "-":
+        raise InvalidInput("A backup is a file of its own and does not go to stdout: name one.")
     if file.exists() and not force:
         raise AlreadyExists(f"{file} exists already. Choose another name, or --force to replace it.")
     with (
@@ -121,6 +125,8 @@ def backup(
         call.system() as system,
         output.progress_bar("Copying", of_bytes=False) as progress,
     ):
+        if file.exists() and any(file.samefile(own) for own in store_files(system.settings)):
+            raise InvalidInput(f"{file} belongs to the store itself. Choose another name for the copy.")
         system.store.backup(draft, progress=progress)
     size = file.stat().st_size
     output.emit(call, {"file": str(file), "bytes": size}, f"{file}: {output.byte_text(size)}")

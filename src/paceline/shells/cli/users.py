@@ -89,8 +89,8 @@ def limit(
 ) -> None:
     """Set how many credits a user may spend in a day."""
     wanted = daily_credits if daily_credits is not None else amount
-    if wanted is None:
-        raise InvalidInput("Say how many: paceline user limit NAME --daily-credits N")
+    if wanted is None or amount not in (None, wanted):
+        raise InvalidInput("Say how many, once: paceline user limit NAME --daily-credits N")
     _edit(call, name, UserEdit(daily_credits=wanted), f"{name} may spend {wanted} credits a day.")
 
 

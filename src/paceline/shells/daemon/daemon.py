@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import os
 import random
@@ -363,7 +364,9 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.bind(address)
         listener.listen(BACKLOG)
     except OSError as error:
+        of_host = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+        setting = "PACELINE_HOST (or --host)" if of_host else "PACELINE_PORT (or --port)"
         raise WrongSetting(
-            f"PACELINE_PORT (or --port): cannot listen on {host}:{port}: {error.strerror or error}. Choose another."
+            f"{setting}: cannot listen on {host}:{port}: {error.strerror or error}. Choose another."
         ) from None
     return listener

@@ -144,7 +144,7 @@ def try_key(atlas: Atlas, secret: str) -> tuple[str, ...]:
     match verdict:
         case KeyCheck():
             if verdict.problems:
-                words = f" RIPE says: {'; '.join(verdict.words)}" if verdict.words else ""
+                words = f"; RIPE says: {'; '.join(verdict.words)}" if verdict.words else ""
                 last = len(verdict.problems) - 1
                 raise InvalidInput.of(
                     *(

@@ -344,7 +344,7 @@ class _AccountPass:
     def _cannot_stop(self, answer: Unanswered) -> None:
         """Note that no key of the account could stop it; it is tried again, and ends by itself at the latest."""
         self._tally.note_trouble(self._account, answer)
-        self._in_the_way = f"RIPE does not stop it: {answer.reason}; it ends when it has run its time"
+        self._in_the_way = f"RIPE does not stop it: {answer.reason.rstrip('.')}. It ends when it has run its time"
 
     def _ask(self, question: Callable[[str], T | Unanswered]) -> T | Unanswered:
         return account_queries.ask_any(self._store, self._vault, self._account, self._key, question)

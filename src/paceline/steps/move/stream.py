@@ -8,6 +8,7 @@ runs of open days do.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
@@ -16,6 +17,7 @@ from paceline.core.alerts.channel import Channel
 from paceline.core.alerts.record import AlertRecord
 from paceline.core.alerts.silence import Silence
 from paceline.core.batches.batch import Batch, BatchSpec, Day
+from paceline.core.batches.outgoing import why_not_moved
 from paceline.core.batches.provider import ProviderSpec
 from paceline.core.instants import to_text
 from paceline.core.jobs.values import AccountSpec, StoredJob
@@ -29,6 +31,7 @@ from paceline.steps.batches.plan import all_batches
 FORMAT = 1
 SEALED_TEXT = "paceline export"
 """Text sealed in the first line: an installation that can open it has the secret that sealed everything else."""
+PAGE = 1_000
 DAYS_MAX = 14
 """Number of a batch's days that are marked as planned in the other store: more than are ever made up for."""
 
@@ -245,9 +248,29 @@ def obstacles(store: Store, *, now_ms: int) -> list[str]:
         for day in store.days(batch, before=None, limit=DAYS_MAX):
             if day.state == "planning":
                 found.append(f"day {day.date} of batch {batch.id!r} is half planned")
-            elif busy := sum(count.runs for count in store.day_counts(day) if count.state == "out"):
-                found.append(f"{busy} runs of day {day.date} of batch {batch.id!r} are out")
+            elif any(count.state == "out" for count in store.day_counts(day)):
+                found += _calls_out(store, day, f"day {day.date} of batch {batch.id!r}", now_ms=now_ms)
     return found
+
+
+def _calls_out(store: Store, day: Day, name: str, *, now_ms: int) -> Iterator[str]:
+    """Yield in words which of the day's runs that are out stand in the way."""
+    counts: Counter[tuple[str, str]] = Counter()
+    specs: dict[str, ProviderSpec] = {}
+    after: int | None = 0
+    while after is not None:
+        page, after = store.day_runs(day, state="out", provider=None, after=after, limit=PAGE)
+        for run in page:
+            if run.provider not in specs:
+                provider = store.provider(run.provider)
+                specs[run.provider] = provider.spec if provider else ProviderSpec()
+            why = why_not_moved(specs[run.provider], attempt=run.attempt, until_ms=run.until_ms, now_ms=now_ms)
+            if why is not None:
+                counts[why, run.provider if why == "unreported" else ""] += 1
+    for (kept, provider_id), runs in sorted(counts.items()):
+        advice = f"let a worker claim from provider {provider_id!r} once: that makes them dead letters"
+        ended = f", and their leases have ended ({advice})" if kept == "unreported" else ""
+        yield f"{runs} runs of {name} are out{ended}"
 
 
 def open_days(store: Store, batch: Batch, *, now_ms: int) -> Iterator[tuple[Day, bool]]:

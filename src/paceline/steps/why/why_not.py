@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from paceline.core.batches.batch import Batch, day_at, window_of
-from paceline.core.jobs.measurement import MeasurementState
+from paceline.core.jobs.transitions import ENDED, WAITING
 from paceline.core.jobs.values import StoredJob, StoredMeasurement
 from paceline.core.monitors.definition import Monitor
 from paceline.core.why.chain import OVER, Link, Why
@@ -16,7 +16,7 @@ from paceline.steps.upkeep.daemons import count_daemons
 from paceline.steps.why import runs
 from paceline.steps.why.view import WhyView, why_view
 
-_SOONEST: tuple[MeasurementState, ...] = ("queued", "parked", "unknown", "sending", "ongoing")
+PAGE = 500
 
 
 def explain_monitor(store: Store, monitor: Monitor, *, now_ms: int) -> WhyView:
@@ -60,13 +60,15 @@ def explain_job(store: Store, job: StoredJob, *, viewer: str | None, now_ms: int
 
 
 def _first_open_measurement(store: Store, job: StoredJob) -> StoredMeasurement | None:
-    """Return a measurement that waits, else one that runs, without reading all of them."""
-    last = store.measurements(job.number, after=job.measurements - 2, limit=1) if job.open and job.owner else []
-    for state in _SOONEST if last else ():
-        found = store.measurements_of(job.owner, states=(state,), before=last[0].handle + 1, limit=1)
-        if found and found[0].job == job.id:
-            return found[0]
-    return None
+    """Return the first measurement that waits, else the first that is looked up, is sent or runs."""
+    soonest: StoredMeasurement | None = None
+    for first in range(0, job.measurements if job.open else 0, PAGE):
+        for item in store.measurements(job.number, after=first - 1, limit=PAGE):
+            if item.state in WAITING:
+                return item
+            if soonest is None and item.state not in ENDED:
+                soonest = item
+    return soonest
 
 
 def _finished(job: StoredJob) -> Link:

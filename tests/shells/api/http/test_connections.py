@@ -102,7 +102,7 @@ def test_line_breaks_between_requests_do_not_keep_a_connection(world: World) -> 
         assert connection.recv(1) == b""
 
 
-def test_a_client_that_does_not_read_its_answer_is_cut(world: World) -> None:
+def test_a_client_that_does_not_read_its_answer_is_cut(world: World, caplog: pytest.LogCaptureFixture) -> None:
     alice = world.client(world.tokens["alice"])
     tags = [f"{'t' * 40}{number}" for number in range(10)]
     for number in range(40):
@@ -126,6 +126,8 @@ def test_a_client_that_does_not_read_its_answer_is_cut(world: World) -> None:
             time.sleep(0.05)
         else:
             pytest.fail("a connection whose answers nobody reads is still open")
+    assert [line.getMessage() for line in caplog.records if line.levelname == "ERROR"] == []
+    assert "Traceback" not in world.log.getvalue()
 
 
 def test_connection_beyond_the_limit_per_address_is_refused_with_a_reason(tmp_path: Path) -> None:

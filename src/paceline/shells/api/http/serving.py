@@ -33,6 +33,8 @@ class BoundedProtocol(HttpToolsProtocol):
     """The connection is cut if the client takes nothing of its answer for this long."""
     door = ConnectionLimits(connections_max=1_000, per_address_max=500)
 
+    _running: RequestResponseCycle | None = None
+    """The request that is being answered. ``cycle`` is the newest, which may still wait behind it (pipelining)."""
     _entered = False
     _deaf = False
     """True once further data is discarded without an answer."""
@@ -52,6 +54,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head_timer = self.loop.call_later(self.head_timeout_s, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._mark_cut()
         self._stop_head_timer()
         for timer in (self._end_timer, self._stall_timer):
             if timer is not None:
@@ -96,7 +99,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stall_timer = self.loop.call_later(self.answer_timeout_s, self.transport.abort)
+        self._stall_timer = self.loop.call_later(self.answer_timeout_s, self._cut)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -112,6 +115,7 @@ class BoundedProtocol(HttpToolsProtocol):
             cycle.transport = cast("asyncio.Transport", _Lingering(self, cycle))
             app = _closing_early_answers(app, cycle)
         app = _ending_when_cut(app, cycle)
+        self._running = cycle
         super()._start_asgi_task(cycle, app)
 
     @property
@@ -160,10 +164,19 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
         self._abort_later(self.linger_s)
 
+    def _cut(self) -> None:
+        self._mark_cut()
+        self.transport.abort()
+
+    def _mark_cut(self) -> None:
+        """Keeps an answer that is under way from being written to a connection that is gone."""
+        if self._running is not None:
+            self._running.disconnected = True
+
     def _abort_later(self, seconds: float) -> None:
         """Aborts after a while: a closing transport would wait for ever for a client that reads nothing."""
         if self._end_timer is None:
-            self._end_timer = self.loop.call_later(seconds, self.transport.abort)
+            self._end_timer = self.loop.call_later(seconds, self._cut)
 
 
 class _Lingering:
