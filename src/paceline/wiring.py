@@ -257,7 +257,7 @@ def open_messenger(settings: Settings, clock: Clock, *, own: Sequence[tuple[str,
 
 
 def download_file(settings: Settings, url: str, into: BinaryIO) -> None:
-    """Writes what the URL answers. InvalidInput says why it cannot be had, also if the guard forbids its address."""
+    """Writes what the URL answers. InvalidInput says why there is no answer, also if the guard forbids its address."""
     from paceline.adapters.providers.download import download  # noqa: PLC0415  a command that sends nothing starts sooner
 
     download(url, into, allow=_allowed(settings), bytes_max=DOWNLOAD_BYTES_MAX)

@@ -25,7 +25,7 @@ REDIRECTS_MAX = 5
 def download(
     url: str, into: BinaryIO, *, allow: Sequence[Network], bytes_max: int, ca_file: Path | None = None
 ) -> None:
-    """Writes what the URL answers, unpacked. InvalidInput says why it cannot be had."""
+    """Writes what the URL answers, unpacked. InvalidInput says why there is none."""
     if detail := url_problem(url):
         raise InvalidInput(f"{url[:200]} cannot be read: {detail}.")
     transfer = Transfer(Guard(allow), find_authorities(ca_file), [])

@@ -81,7 +81,7 @@ def _serving(server: ModelHttpServer | AtlasSimulator, port: int) -> Iterator[No
     try:
         server.start()
     except OSError as error:
-        raise WrongSetting(f"Port {port} cannot be had ({error.strerror}). Choose another with --port.") from None
+        raise WrongSetting(f"Port {port} cannot be used ({error.strerror}). Choose another with --port.") from None
     try:
         yield
     finally:
