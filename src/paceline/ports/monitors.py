@@ -12,6 +12,7 @@ from paceline.core.monitors import values
 from paceline.core.monitors.alerting.found import LatePage, Remembered
 from paceline.core.monitors.alerting.record import HealthRecord
 from paceline.core.monitors.alerting.stored import HealthChange
+from paceline.core.monitors.catch_up import MissedRuns
 from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.due import Advance, Due, ExtraRun, OnTime
 from paceline.core.monitors.health import Glance
@@ -153,10 +154,10 @@ class MonitorStore(Protocol):
         and entries whose run would queue behind another may be left out.
         """
 
-    def book_catch_up(self, wanted: Sequence[Sequence[int]], *, per_second: int, now_ms: int) -> list[list[int]]:
+    def book_catch_up(self, wanted: Sequence[MissedRuns], *, per_second: int, now_ms: int) -> list[list[int]]:
         """Return times for each entry's missed runs, by ``core.monitors.catch_up.book``.
 
-        All processes share one calendar.
+        All processes share one calendar. An entry whose monitor is gone counts as an owner by itself.
         """
 
     def armed_after(self, after: Due | None, *, from_ms: int, limit: int) -> list[Due]:

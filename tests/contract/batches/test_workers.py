@@ -9,8 +9,10 @@ import pytest
 
 from paceline.core.batches.provider import BreakerSpec
 from paceline.core.batches.values import ClaimedCall, DeadChoice
+from paceline.errors import NotFound
 from paceline.ports import Store
-from paceline.steps.batches.outgoing import claim_for_worker
+from paceline.steps.batches.outgoing import RecordedCall, claim_for_worker, settle_reports
+from paceline.steps.monitors.outgoing import OutcomeReport
 from paceline.steps.move.stream import obstacles
 from tests.contract.support.call_stage import (
     DATE,
@@ -310,3 +312,18 @@ def test_call_of_paceline_itself_keeps_its_store_from_being_moved_until_it_is_se
     assert len(obstacles(store, now_ms=call.lease_until_ms + HOUR_MS)) == 1
     assert settle(store, call, now_ms=T0_MS + 1)
     assert obstacles(store, now_ms=call.lease_until_ms + HOUR_MS) == []
+
+
+def test_promise_12_report_of_a_user_without_the_provider_s_scope_settles_no_run_of_a_batch(store: Store) -> None:
+    work_at(store, "shop", max_in_flight=2)
+    plan(store, make_batch(store), {"r": T0_MS, "s": T0_MS + 1}, provider="shop")
+    now_ms = T0_MS + SECOND_MS
+    first, second = claim_for_worker(store, "shop", now_ms=now_ms, runs_max=2, lease_ms=LEASE_MS).items
+    stranger = OutcomeReport(first.run, first.lease, "failed", {}, "ann", 0.5)
+    (refused,) = settle_reports(store, [stranger], now_ms=now_ms)
+    assert isinstance(refused, NotFound)
+    assert run_of(store, "r").state == "out"
+    worker = OutcomeReport(first.run, first.lease, "ok", {}, "ann", 0.5, provider="shop")
+    admin = OutcomeReport(second.run, second.lease, "ok", {}, None, 0.5)
+    done = settle_reports(store, [worker, admin], now_ms=now_ms)
+    assert done == [RecordedCall(first.run, "done"), RecordedCall(second.run, "done")]

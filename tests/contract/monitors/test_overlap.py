@@ -8,11 +8,12 @@ from random import Random
 
 import pytest
 
+from paceline.core.monitors.catch_up import HORIZON_S, MissedRuns
 from paceline.core.monitors.definition import MonitorSpec, cadence_of
 from paceline.core.monitors.due import CatchUp, OnTime, advance
 from paceline.core.monitors.health import Glance
 from paceline.core.monitors.overlap import QUEUED, superseded_reason
-from paceline.core.monitors.schedule import Cadence, Overlap
+from paceline.core.monitors.schedule import Cadence, Missed, Overlap
 from paceline.core.monitors.values import Claimed, RemoveMonitor, Run, Take
 from paceline.ports import Store
 from paceline.steps.monitors.tick import tick
@@ -205,7 +206,8 @@ def test_a_tick_says_how_many_missed_firings_had_no_room_in_the_pace_of_catching
     put(store, "a")
     arm_all(store, T0_MS, cadence=Cadence(every_ms=MINUTE_MS, missed="once"))
     now_ms = T0_MS + 10 * MINUTE_MS + CatchUp().grace_ms + 1
-    store.book_catch_up([[now_ms]] * 300, per_second=1, now_ms=now_ms)  # others are made up for until then
+    others = [MissedRuns(1_000 + index, [now_ms]) for index in range(300)]  # they are made up for until then
+    store.book_catch_up(others, per_second=1, now_ms=now_ms)
     report = tick(store, now_ms=now_ms, catch_up=CatchUp(per_second=1))
     assert (report.entries, report.runs) == (1, 0)
     assert report.skipped_by == {"overlap": 0, "waiting_runs_max": 0, "catch_up_per_second": 1}
@@ -311,7 +313,7 @@ def test_glance_shows_the_oldest_open_run_however_many_follow(store: Store, over
 
 
 def test_promise_7_all_monitors_together_catch_up_at_the_stated_pace(store: Store, other: Store) -> None:
-    wanted = [[T0_MS + 500 * index for index in range(5)] for _ in range(6)]
+    wanted = [MissedRuns(1_000 + entry, [T0_MS + 500 * index for index in range(5)]) for entry in range(6)]
     booked = store.book_catch_up(wanted, per_second=4, now_ms=T0_MS)
     booked += other.book_catch_up(wanted, per_second=4, now_ms=T0_MS + 1_000)  # another process goes on behind it
     seconds = Counter(ms // 1_000 for times in booked for ms in times)
@@ -333,3 +335,36 @@ def test_promise_7_missed_runs_after_hours_asleep_start_no_faster_than_the_state
     )
     assert len(starts) >= 14  # one of them may start at once
     assert max(Counter(ms // 1_000 for ms in starts).values()) == 1
+
+
+@pytest.mark.parametrize("missed", ["once", "all"])
+def test_promise_13_missed_runs_of_one_owner_do_not_displace_those_of_another(store: Store, missed: Missed) -> None:
+    (much,) = armed_all(store, ["much"], due_ms=T0_MS + 24 * HOUR_MS)
+    now_ms = T0_MS + 6 * HOUR_MS
+    full = store.book_catch_up([MissedRuns(much.generation, [now_ms])] * HORIZON_S, per_second=1, now_ms=now_ms)
+    assert sum(map(len, full)) >= HORIZON_S // 2, "free seconds are used"
+    put(store, "few", owner="bob")
+    arm_all(store, T0_MS, cadence=Cadence(every_ms=HOUR_MS, missed=missed))
+    late_ms = now_ms + 2 * MINUTE_MS
+    report = tick(store, now_ms=late_ms, catch_up=CatchUp(per_second=1, window_ms=MINUTE_MS))
+    assert report.skipped_by["catch_up_per_second"] == 0
+    few = store.monitor("bob", "few")
+    assert few is not None
+    starts = [run.until_ms for run in store.monitor_runs(few, before=None, limit=100, now_ms=late_ms)]
+    assert len(starts) == {"once": 1, "all": 7}[missed]
+    assert max(ms for ms in starts if ms is not None) <= late_ms + 5 * MINUTE_MS
+
+
+def test_promise_7_monitors_with_short_intervals_do_not_all_start_at_once_after_an_outage(store: Store) -> None:
+    for index in range(30):
+        put(store, f"m{index}")
+    arm_all(store, T0_MS, cadence=Cadence(every_ms=10_000))
+    now_ms = T0_MS + HOUR_MS + 5_000
+    report = tick(store, now_ms=now_ms, catch_up=CatchUp(per_second=2))
+    assert report.entries == 30
+    assert report.runs + report.skipped_by["catch_up_per_second"] == 30
+    starts: Counter[int] = Counter()
+    for second in range(6):
+        starts[second] = len(claim(store, now_ms=now_ms + 1_000 * second + 999))
+    assert starts.total() == report.runs > 5
+    assert max(starts.values()) <= 2

@@ -10,8 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from paceline.core.monitors.catch_up import PUT_OFF_MS, Calendar, book
 from paceline.core.monitors.cron import next_cron_ms
-from paceline.core.monitors.due import Advance, CatchUp, Due, Firing, advance, advance_all
+from paceline.core.monitors.due import (
+    Advance,
+    CatchUp,
+    Due,
+    Firing,
+    advance,
+    advance_all,
+    at_times,
+    missed_runs,
+)
 from paceline.core.monitors.schedule import SLOT_MS, Cadence, Missed, jitter_offset_ms
 
 T0_MS = 1_790_000_000_000
@@ -187,6 +197,28 @@ def test_ten_thousand_entries_after_six_hours_down_come_back_without_a_spike(
     assert set(per_second) == set(range(window_ms // 1_000))
     assert max(per_second.values()) < mean + 6 * sqrt(mean)
     assert min(per_second.values()) > mean - 6 * sqrt(mean)
+
+
+@pytest.mark.parametrize("missed", ["skip", "once"])
+def test_promise_7_short_intervals_come_back_after_an_outage_without_a_spike(missed: Missed) -> None:
+    cadence = Cadence(every_ms=20_000, missed=missed)
+    entries = [Due(generation, 5, 1, T0_MS + 10 * generation, cadence) for generation in range(2_000)]
+    now_ms = T0_MS + 6 * HOUR_MS
+    advances = advance_all(entries, now_ms=now_ms, catch_up=CatchUp())
+    wanted = [missed_runs(one) for one in advances]
+    placed, _ = book(Calendar(), wanted, ["ann"] * len(wanted), per_second=20, now_ms=now_ms)
+    made = [at_times(one, times) for one, times in zip(advances, placed, strict=True)]
+    starts = Counter(firing.after_ms // 1_000 for one in made for firing in one.firings)
+    assert max(starts.values()) <= 20
+    assert starts.total() >= 200, "those that find room before their next firing are made"
+    for one in made:
+        assert all(firing.after_ms < one.next_due_ms + PUT_OFF_MS for firing in one.firings)
+
+
+def test_firing_after_a_delay_within_the_grace_is_made_at_once_however_many_were_missed() -> None:
+    due = Due(7, 3, 1, T0_MS, Cadence(every_ms=1_000))
+    firings = advance(due, now_ms=T0_MS + 20_500, catch_up=CatchUp(grace_ms=30_000)).firings
+    assert firings == (Firing(counter=3, due_ms=T0_MS + 20_000, after_ms=0),)
 
 
 def test_a_late_tick_in_a_doubled_hour_fires_once_and_moves_to_the_next_day() -> None:

@@ -362,6 +362,17 @@ def test_outcomes_in_bulk_are_settled_and_each_item_has_its_disposition(world: W
     assert b'paceline_runs_total{kind="outgoing",outcome="failed"} 1.0' in alice("GET", "/metrics").body
 
 
+def test_outcome_in_bulk_with_too_large_a_detail_is_refused_by_its_place(world: World, alice: Client) -> None:
+    put_and_fire(world, alice, "a", "b")
+    one, two = alice("POST", CLAIM, {"max": 2}).json["items"]
+    small = {"run": one["run"], "lease": one["lease"], "status": "ok"}
+    large = {"run": two["run"], "lease": two["lease"], "status": "ok", "detail": {"text": "x" * 20_000}}
+    done, refused = alice("POST", OUTCOMES, {"items": [small, large]}).json["items"]
+    assert (done["disposition"], refused["disposition"]) == ("settled", "refused")
+    assert refused["error"]["errors"][0]["pointer"] == "/items/1/detail"
+    assert refused["error"]["detail"].startswith("/items/1/detail: ")
+
+
 def test_outcomes_in_bulk_of_another_user_are_refused_and_change_nothing(
     world: World, alice: Client, bob: Client
 ) -> None:

@@ -199,3 +199,17 @@ def test_an_http_provider_needs_its_base_url(admin: Client) -> None:
     for body in ({}, {"kind": "http"}):
         refused = admin("PUT", "/v1/providers/shop", body)
         assert (refused.status, refused.pointers) == (422, ["/base_url"])
+
+
+def test_promise_12_user_settles_no_run_of_a_batch_alone_or_in_bulk(world: World, admin: Client, alice: Client) -> None:
+    fill_shop(world, admin, 1)
+    (item,) = take(admin)
+    alone = report(alice, item, "failed")
+    assert (alone.status, alone.code) == (404, "not_found")
+    outcome = {"run": item["run"], "lease": item["lease"], "status": "failed"}
+    (told,) = alice("POST", OUTCOMES, {"items": [outcome]}).json["items"]
+    assert (told["disposition"], told["error"]["code"]) == ("refused", "not_found")
+    (unknown,) = alice("POST", OUTCOMES, {"items": [outcome | {"lease": "1.1"}]}).json["items"]
+    assert unknown == told, "the answer does not tell whether the lease is right"
+    assert admin("GET", run_path(item["run"])).json["state"] == "out"
+    assert report(admin, item).status == 200

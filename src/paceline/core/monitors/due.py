@@ -14,12 +14,10 @@ import msgspec
 from msgspec.structs import replace
 
 from paceline.core.ids import stable_fraction
+from paceline.core.monitors.catch_up import MissedRuns
 from paceline.core.monitors.health import Glance
 from paceline.core.monitors.overlap import is_skipped
 from paceline.core.monitors.schedule import Cadence, Entry, next_due_ms
-
-PUT_OFF_MS = 1_000
-"""Delay of a run's start for the sake of others, above which the run counts as put off."""
 
 
 class Due(msgspec.Struct, frozen=True, gc=False, eq=False):
@@ -128,20 +126,20 @@ def _is_on_time(due: Due, now_ms: int, grace_ms: int) -> bool:
     return 0 <= late_ms < due.step_ms and late_ms <= grace_ms
 
 
-def missed_times(advance: Advance) -> list[int]:
-    """Return when the missed runs would start, as far as this entry alone is concerned."""
-    return [firing.after_ms for firing in advance.firings if firing.after_ms]
+def missed_runs(advance: Advance) -> MissedRuns:
+    """Return when the missed runs would start, as far as this entry alone is concerned.
+
+    Under ``missed: all`` each run is wanted, however late. Otherwise there is one run, and it is dropped if the next
+    firing comes sooner.
+    """
+    times = [firing.after_ms for firing in advance.firings if firing.after_ms]
+    wants_all = advance.due.cadence.missed == "all"
+    return MissedRuns(advance.due.generation, times, None if wants_all else advance.next_due_ms)
 
 
 def at_times(advance: Advance, times: Sequence[int]) -> Advance:
-    """Return the advance with its missed runs at these times, which may be fewer: then the newest runs are made.
-
-    A single run for all missed firings is not made if the next firing comes before the time it was put off to.
-    """
+    """Return the advance with its missed runs at these times, which may be fewer: then the newest runs are made."""
     firings = advance.firings
-    put_off = len(times) == 1 and times[0] > firings[0].after_ms + PUT_OFF_MS
-    if put_off and advance.due.cadence.missed == "once" and times[0] >= advance.next_due_ms:
-        return replace(advance, firings=())
     kept = firings[len(firings) - len(times) :]
     made = (Firing(advance.due.counter + n, kept[n].due_ms, after_ms) for n, after_ms in enumerate(times))
     return replace(advance, firings=tuple(made))
@@ -215,7 +213,12 @@ def _firings(due: Due, slots: list[int], following_ms: int, *, now_ms: int, catc
     ]
     if on_time:
         # In order: the newest run waits for the caught-up runs before it.
-        firings.append(Firing(due.counter + len(firings), newest_ms, firings[-1].after_ms if firings else 0))
+        after_ms = firings[-1].after_ms if firings else 0
+        if not after_ms and not due.busy and now_ms - due.due_ms > catch_up.grace_ms:
+            # After an outage all entries with a short interval are here at once: each starts soon, before its next
+            # firing. Behind an open run, the overlap policy decides instead.
+            after_ms = now_ms + int(phase * min(following_ms - now_ms, catch_up.grace_ms))
+        firings.append(Firing(due.counter + len(firings), newest_ms, after_ms))
     return tuple(firings)
 
 

@@ -25,7 +25,7 @@ from paceline.shells.api.http.auth import RunRights, owner_of, require_admin, ri
 from paceline.shells.api.http.batched_writes import ClaimAsk, WorkerAsk
 from paceline.shells.api.http.context import Call
 from paceline.shells.api.http.long_poll import Found, poll
-from paceline.shells.api.http.problems import problem_of
+from paceline.shells.api.http.problems import point_into, problem_of
 from paceline.shells.api.http.route import Group
 from paceline.steps.access import get_user
 from paceline.steps.batches import outgoing as workers
@@ -140,7 +140,7 @@ async def report_outcomes(call: Call) -> Answer:
     weight = 1 + len(reports) // OUTCOMES_PER_PUT
     done = await api.do(api.writes.report_lists, list(reports.values()), weight=weight) if reports else []
     for (index, report), recorded in zip(reports.items(), done, strict=True):
-        results[index] = _outcome_result(report.run, recorded)
+        results[index] = _outcome_result(report.run, recorded, f"/items/{index}")
     states = Counter(
         ("outgoing" if isinstance(recorded, outgoing.Recorded) else "batch", recorded.state)
         for recorded in done
@@ -245,11 +245,12 @@ def _named(raw: msgspec.Raw) -> str | None:
 
 
 def _outcome_result(
-    run: str, recorded: outgoing.Recorded | workers.RecordedCall | errors.PacelineError
+    run: str, recorded: outgoing.Recorded | workers.RecordedCall | errors.PacelineError, pointer: str
 ) -> documents.OutcomeResult:
     if isinstance(recorded, errors.PacelineError):
         stale = isinstance(recorded, errors.StaleLease)
-        return documents.OutcomeResult(run, "stale" if stale else "refused", error=problem_of(recorded))
+        error = problem_of(point_into(recorded, pointer))
+        return documents.OutcomeResult(run, "stale" if stale else "refused", error=error)
     if recorded.state == "retry":
         return documents.OutcomeResult(run, "retried")
     return documents.OutcomeResult(run, "settled", recorded.state)

@@ -10,14 +10,14 @@ import msgspec
 
 from paceline.core.batches.batch import BODY_BYTES_MAX, ENDPOINT_CHARS_MAX, Batch, RecordSpec, record_document
 from paceline.core.parsing import decode
-from paceline.errors import FieldProblem, InvalidInput, MalformedBody, PacelineError
+from paceline.errors import FieldProblem, InvalidInput, MalformedBody
 from paceline.shells import lists
 from paceline.shells.api.documents import BulkResult, RecordsAnswer, RecordsBody, RecordView, RefusedLine
 from paceline.shells.api.http.answers import Answer, empty_answer, json_answer, tagged_answer
 from paceline.shells.api.http.bodies import Line, is_lines, read_body, read_line_pages
 from paceline.shells.api.http.context import OWN_WEIGHT, ApiContext, Call
 from paceline.shells.api.http.pages import Page, truth
-from paceline.shells.api.http.problems import problem_of
+from paceline.shells.api.http.problems import point_into, problem_of
 from paceline.shells.api.http.route import READ_HEADERS, Group
 from paceline.steps.batches import batches
 from paceline.steps.batches.batches import PutRecord
@@ -133,15 +133,8 @@ def _judge(line: Line) -> RecordSpec | PutRecord:
 
 
 def _result(put: PutRecord, pointer: str) -> BulkResult:
-    error = problem_of(_pointed(put.error, pointer)) if put.error is not None else None
+    error = problem_of(point_into(put.error, pointer)) if put.error is not None else None
     return BulkResult(put.id or None, put.disposition, error)
-
-
-def _pointed(error: PacelineError, pointer: str) -> PacelineError:
-    """Returns the error with ``pointer`` before its pointers: the store names the field, but not the record."""
-    if not error.errors or error.errors[0].pointer.startswith(pointer):
-        return error
-    return InvalidInput.of(*(FieldProblem(pointer + field.pointer, field.detail) for field in error.errors))
 
 
 def _answer(

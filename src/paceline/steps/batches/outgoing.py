@@ -97,7 +97,8 @@ def settle_reports(
 ) -> list[RecordedCall | PacelineError]:
     """Settle batches' runs in one act. Return the result of each, or NotFound, StaleLease or InvalidInput.
 
-    Of several reports of one run the first that holds its lease counts; the others are stale.
+    For those who may not settle runs of batches there are none. Of several reports of one run the first that holds its
+    lease counts; the others are stale.
     """
     answers: dict[int, RecordedCall | PacelineError] = {}
     settlements: dict[int, CallSettlement] = {}
@@ -106,6 +107,8 @@ def settle_reports(
     policies = _Policies(store)
     for index, (report, fence) in enumerate(zip(reports, fences, strict=True)):
         try:
+            if not report.may_settle_calls:
+                raise no_lease(report.run)  # as for a run that does not exist
             run = _leased_run(out, fence, report.run, provider=report.provider, policies=policies)
             policy = policies.of(run.provider)
             work = _work_report(report)

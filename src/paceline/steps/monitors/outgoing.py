@@ -53,6 +53,11 @@ class OutcomeReport(msgspec.Struct, frozen=True):
     after_ms: int | None = None
     provider: str | None = None
 
+    @property
+    def may_settle_calls(self) -> bool:
+        """Whether it may settle runs of batches: an admin's any, a worker's those of its provider, a user's none."""
+        return self.viewer is None or self.provider is not None
+
 
 class ReportDetail(NamedTuple):
     """Parts that Paceline reads of the detail that a checker or a worker sends."""

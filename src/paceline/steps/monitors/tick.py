@@ -8,7 +8,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from paceline.core.monitors.catch_up import HORIZON_S
-from paceline.core.monitors.due import Advance, CatchUp, Due, OnTime, advance_all, at_times, missed_times
+from paceline.core.monitors.due import Advance, CatchUp, Due, OnTime, advance_all, at_times, missed_runs
 from paceline.core.monitors.schedule import Entry, pulled_back_ms, too_far_ahead
 from paceline.ports import Store
 
@@ -107,7 +107,7 @@ def _paced(store: Store, advances: list[Advance], *, now_ms: int, catch_up: Catc
 
     Times of an advance that then loses stay booked: a little of the pace is unused.
     """
-    late = {position: times for position, advance in enumerate(advances) if (times := missed_times(advance))}
+    late = {position: missed for position, one in enumerate(advances) if (missed := missed_runs(one)).times}
     if not late:
         return advances
     booked = store.book_catch_up(list(late.values()), per_second=catch_up.per_second, now_ms=now_ms)

@@ -17,7 +17,7 @@ from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.entries import AS_SEEN, Place, is_busy, read_entries, to_place, token_of
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.adapters.aws.monitors.transactions import Act, in_waves, transact_acts
-from paceline.core.monitors.catch_up import Calendar, book
+from paceline.core.monitors.catch_up import Calendar, MissedRuns, book, owners_of
 from paceline.core.monitors.due import Advance, ExtraRun, Firing, OnTime
 from paceline.core.monitors.overlap import SUPERSEDED_MAX, state_made, superseded, superseded_reason
 from paceline.core.monitors.values import Moved
@@ -81,14 +81,16 @@ def _commit(store: MonitorParts, advances: Sequence[Advance], *, now_ms: int) ->
 
 
 def book_catch_up(
-    store: MonitorParts, wanted: Sequence[Sequence[int]], *, per_second: int, now_ms: int
+    store: MonitorParts, wanted: Sequence[MissedRuns], *, per_second: int, now_ms: int
 ) -> list[list[int]]:
     """Book times in the shared calendar. If another process wrote in between, read and book again."""
     db = store.db
+    found = read_entries(db, list({one.generation for one in wanted}))
+    owners = owners_of(wanted, {generation: item["user"] for generation, item in found.items()})
     for _ in range(BOOKINGS_MAX):
         item = db.get(LEDGER, CATCH_UP)
         before = Calendar(item["start_s"], item["counts"]) if item else Calendar()
-        times, calendar = book(before, wanted, per_second=per_second, now_ms=now_ms)
+        times, calendar = book(before, wanted, owners, per_second=per_second, now_ms=now_ms)
         number = item["number"] if item else 0
         change = "SET #start_s = :start_s, #counts = :counts, #number = :next"
         when = "#number = :number" if item else ABSENT

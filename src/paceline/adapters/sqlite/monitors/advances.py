@@ -10,7 +10,7 @@ from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.keys import EPOCH_MS, GENERATION_BITS, LANE_BITS, NEVER_MS, due_key, queue_of
 from paceline.adapters.sqlite.monitors.entries import integers
 from paceline.adapters.sqlite.monitors.runs import record_outcomes
-from paceline.core.monitors.catch_up import Calendar, book
+from paceline.core.monitors.catch_up import Calendar, MissedRuns, book, owners_of
 from paceline.core.monitors.due import Advance
 from paceline.core.monitors.leases import given_up
 from paceline.core.monitors.overlap import QUEUED, SUPERSEDED_MAX, state_made, superseded, superseded_reason
@@ -52,9 +52,13 @@ def commit(db: Connection, advances: Sequence[Advance], *, now_ms: int) -> tuple
     return won, ended
 
 
-def book_catch_up(db: Connection, wanted: Sequence[Sequence[int]], *, per_second: int, now_ms: int) -> list[list[int]]:
+def book_catch_up(db: Connection, wanted: Sequence[MissedRuns], *, per_second: int, now_ms: int) -> list[list[int]]:
     row = db.execute("SELECT start_s, counts FROM catch_up WHERE id = 1").fetchone()
-    times, calendar = book(Calendar(*row) if row else Calendar(), wanted, per_second=per_second, now_ms=now_ms)
+    calendar = Calendar(*row) if row else Calendar()
+    generations = integers(one.generation for one in wanted)
+    known = db.execute("SELECT generation, owner FROM monitor WHERE generation IN carray(?)", (generations,)).fetchall()
+    owners = owners_of(wanted, dict(known))
+    times, calendar = book(calendar, wanted, owners, per_second=per_second, now_ms=now_ms)
     db.execute(
         "INSERT OR REPLACE INTO catch_up (id, start_s, counts) VALUES (1, ?, ?)", (calendar.start_s, calendar.counts)
     )

@@ -95,6 +95,15 @@ class Problem(msgspec.Struct, frozen=True):
     refusal: str | msgspec.UnsetType = msgspec.UNSET
 
 
+def point_into(error: errors.PacelineError, pointer: str) -> errors.PacelineError:
+    """The error of one item of many. A step names only the wrong field; ``pointer`` says which item it belongs to."""
+    if not error.errors or error.errors[0].pointer.startswith(pointer):
+        return error
+    return errors.InvalidInput.of(
+        *(errors.FieldProblem(pointer + field.pointer, field.detail) for field in error.errors)
+    )
+
+
 def problem_of(error: errors.PacelineError) -> Problem:
     over = error if isinstance(error, errors.OverDailyCredits) else None
     return Problem(
