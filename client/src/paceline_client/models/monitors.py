@@ -38,7 +38,7 @@ class Schedule(Model, frozen=True):
 
 
 class Skipped(Model, frozen=True):
-    """Firings that were skipped because a run is open."""
+    """Firings that made no run because an earlier run has not ended. ``since``: when that run was due."""
 
     count: int
     since: datetime
@@ -46,7 +46,7 @@ class Skipped(Model, frozen=True):
 
 
 class AlertPolicy(Model, frozen=True):
-    """After how many failures in a row it is failing, and after how many successes no longer; and who is told."""
+    """How many failures or successes in a row turn a monitor failing or ok again, and which channels get its alerts."""
 
     after: int
     recover: int
@@ -54,7 +54,10 @@ class AlertPolicy(Model, frozen=True):
 
 
 class AlertDocument(TypedDict, total=False):
-    """When health turns, and through which channels it is told; without any, through the user's default ones."""
+    """When a monitor counts as failing or recovered, and which channels get its alerts.
+
+    ``channels`` empty: the user's default channels.
+    """
 
     after: int
     recover: int
@@ -62,9 +65,10 @@ class AlertDocument(TypedDict, total=False):
 
 
 class MonitorFigures(Model, frozen=True):
-    """The share of good time over 30 days, and the 95th percentile of latency over 90. None: nothing is known.
+    """Uptime over 30 days as a share from 0 to 1, and the 95th percentile of latency over 90 days.
 
-    ``days`` and ``p50_days``: the share of good time and the median latency of each of the last 30 days, oldest first.
+    ``days`` and ``p50_days``: the uptime and the median latency of each of the last 30 days, oldest first. None:
+    nothing is known.
     """
 
     uptime_30d: float | None
@@ -182,20 +186,20 @@ class Run(Model, frozen=True):
 
 
 class RunNow(Model, frozen=True):
-    """The run that checks now."""
+    """The id of the run that was started; of the monitor's open run, if it had one already."""
 
     run: str
 
 
 class Upcoming(Model, frozen=True):
-    """When a monitor fires next; ``reason`` says why never."""
+    """Next times at which a monitor fires. ``reason``: why there are none: it is paused, or its user is disabled."""
 
     items: list[datetime]
     reason: UpcomingReason | None = None
 
 
 class Latency(Model, frozen=True):
-    """Of good outcomes, in milliseconds, at most 2.5 % off."""
+    """Percentiles of the latency of good runs, in milliseconds, accurate to 2.5 %. None: no run has a latency."""
 
     p50: float | None
     p95: float | None
@@ -203,7 +207,7 @@ class Latency(Model, frozen=True):
 
 
 class Incident(Model, frozen=True):
-    """From the first failed run to the next good one. ``ended`` None: it goes on."""
+    """Time from the first failed run to the next good one. ``ended`` None: the incident is not over."""
 
     began: datetime
     ended: datetime | None
@@ -211,7 +215,7 @@ class Incident(Model, frozen=True):
 
 
 class UptimeDay(Model, frozen=True):
-    """One UTC day: ``share`` of ``known_s`` that was good."""
+    """One UTC day of a monitor. ``share``: ``good_s`` divided by ``known_s``, from 0 to 1; None if nothing is known."""
 
     date: Date
     share: float | None
@@ -226,7 +230,7 @@ class UptimeDay(Model, frozen=True):
 
 
 class SharesSince(Model, frozen=True):
-    """Where the time begins that each share covers; it goes on until now."""
+    """Start of the period of each share. Each period lasts until now."""
 
     since_1d: datetime = msgspec.field(name="1d")
     since_7d: datetime = msgspec.field(name="7d")
@@ -235,7 +239,10 @@ class SharesSince(Model, frozen=True):
 
 
 class Uptime(Model, frozen=True):
-    """Shares of good time in the last 1, 7, 30 and 90 whole UTC days and the running one. None: nothing is known."""
+    """Uptime of a monitor, as shares of good time from 0 to 1; None: nothing is known.
+
+    The shares cover the last 1, 7, 30 and 90 whole UTC days and the current day. ``since``: where each period begins.
+    """
 
     share_1d: float | None = msgspec.field(name="1d")
     share_7d: float | None = msgspec.field(name="7d")

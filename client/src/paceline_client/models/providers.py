@@ -27,7 +27,7 @@ class Breaker(Model, frozen=True):
 
 
 class Standing(Model, frozen=True):
-    """How a provider is doing."""
+    """Current state of a provider. ``waiting`` is counted up to 1000."""
 
     state: StandingState
     reason: str
@@ -39,7 +39,7 @@ class Standing(Model, frozen=True):
 
 
 class Expect(Model, frozen=True):
-    """What statuses mean: numbers, and classes such as "4xx"."""
+    """Status codes, and classes such as "4xx", listed by the outcome that they mean."""
 
     done: tuple[int | str, ...] = ()
     failed: tuple[int | str, ...] = ()
@@ -47,7 +47,10 @@ class Expect(Model, frozen=True):
 
 
 class ExpectDocument(TypedDict, total=False):
-    """What statuses mean: numbers, and classes such as "4xx". Those that no list names mean what they always do."""
+    """Status codes, and classes such as "4xx", listed by the outcome that they mean.
+
+    For codes in no list, 2xx is done, 429 and 5xx are retried, and all others are failed.
+    """
 
     done: Sequence[int | str]
     failed: Sequence[int | str]

@@ -27,7 +27,7 @@ class NewUser(Model, frozen=True):
 
 
 class Token(Model, frozen=True):
-    """A token without its secret. ``scope``: what it may do; None: all that its user may."""
+    """A token without its secret. ``scope``: what the token may do; None: everything that its user may do."""
 
     id: str
     label: str
@@ -98,7 +98,7 @@ class AtlasPause(Model, frozen=True):
 
 
 class Status(Model, frozen=True):
-    """Counts and ages of everything. ``store``: the engine and where it is."""
+    """Counts and delays of the whole service. ``store``: storage engine and location of the data."""
 
     users: int
     monitors: int

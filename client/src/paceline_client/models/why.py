@@ -25,7 +25,11 @@ Link = Literal[
 
 
 class WhyLink(Model, frozen=True):
-    """One reason. ``until`` None: not known, or until somebody does what ``change`` says; in the past: it is over."""
+    """One reason why a run waits or waited.
+
+    ``until``: when the reason ends; a time in the past means that it is over, and None that the end is not known or
+    that somebody has to act. ``change``: who can change it, and how.
+    """
 
     link: Link
     text: str
@@ -35,14 +39,17 @@ class WhyLink(Model, frozen=True):
 
 
 class WhyEta(Model, frozen=True, rename={"from_": "from"}):
-    """When a run starts or a job ends, if nothing new comes and nobody changes anything; equal times: exactly then."""
+    """Earliest and latest expected time, if no new work comes and nobody changes anything.
+
+    Equal times: exactly then.
+    """
 
     from_: datetime
     to: datetime
 
 
 class Why(Model, frozen=True):
-    """The chain of reasons of a run. ``run`` None: there is none, and the chain says why."""
+    """Why a run waits or went as it did. ``run`` None: there is no run, and the reasons say why."""
 
     run: str | None
     state: str
