@@ -68,109 +68,138 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="PACELINE_", frozen=True, extra="forbid")
 
     store: Annotated[str, AfterValidator(_store_url)] = Field(
-        "sqlite:///paceline.db", description="The engine and where it keeps its data."
+        "sqlite:///paceline.db", description="Storage engine and location of the data."
     )
     secret_key: SecretStr | None = Field(
         None,
-        description="Keys the hashes of tokens and encrypts provider keys; made beside the SQLite file if not given.",
+        description="Keys the hashes of tokens and seals stored secrets; created beside the SQLite file if not given.",
     )
-    host: str = Field("127.0.0.1", description="The address the API listens on.")
-    port: int = Field(8080, ge=0, le=65_535, description="The port the API listens on; 0 takes a free one.")
+    host: str = Field("127.0.0.1", description="Address that the API listens on.")
+    port: int = Field(8080, ge=0, le=65_535, description="Port that the API listens on; 0: any free port.")
     outbound_allow: Annotated[str, AfterValidator(_networks)] = Field(
-        "", description="Private ranges that checks and providers may reach, separated by commas; by default none."
+        "",
+        description="Private address ranges that checks and calls may reach, separated by commas; empty: none.",
     )
     atlas_url: Annotated[str, AfterValidator(_http_url)] = Field(
-        "https://atlas.ripe.net", description="The base of the RIPE Atlas API."
+        "https://atlas.ripe.net", description="Base URL of the RIPE Atlas API."
     )
     atlas_sends_max: int = Field(
-        1, ge=1, le=16, description="How many measurements are being sent to RIPE at once, by all processes together."
+        1,
+        ge=1,
+        le=16,
+        description="Maximum number of measurements that all processes together send to RIPE at the same time.",
     )
     atlas_every: Duration = Field(
-        "30s", description="How often RIPE is asked what became of what runs; jobs are finished as often."
+        "30s",
+        description="How often the state of running measurements is read from RIPE, and completed jobs are finished.",
     )
     atlas_settle: Duration = Field(
         "60s",
-        description="How long RIPE's lists may lag: a lost send is looked up after it, twice, before it is repeated.",
+        description="How long RIPE may take to list a new measurement; a send without an answer is looked up twice "
+        "after this time before it is repeated.",
     )
-    job_measurements_max: int = Field(10_000, ge=1, le=10_000, description="How many measurements one job may have.")
-    tls_cert: Path | None = Field(None, description="The API's certificate chain, PEM; it then speaks HTTPS only.")
-    tls_key: Path | None = Field(None, description="The private key of `tls_cert`, PEM, without a password.")
+    job_measurements_max: int = Field(10_000, ge=1, le=10_000, description="Maximum number of measurements in one job.")
+    tls_cert: Path | None = Field(
+        None, description="PEM file with the API's certificate chain; the API then speaks HTTPS only."
+    )
+    tls_key: Path | None = Field(None, description="PEM file with the private key of `tls_cert`, without a password.")
     tls_self_signed: bool = Field(
-        False, description="HTTPS with a certificate of its own, whose CA file is written beside the SQLite file."
+        False, description="Serve HTTPS with a self-signed certificate; its CA file is written beside the SQLite file."
     )
     synchronous: Literal["full", "normal"] = Field(
-        "full", description="SQLite durability: full survives a power cut, normal a crash of the process."
+        "full",
+        description="Durability of SQLite: with full, data survives a power cut; with normal, a crash of the process.",
     )
     log_format: Literal["auto", "json", "text"] = Field(
-        "auto", description="auto writes text to a terminal and JSON elsewhere."
+        "auto", description="Format of the log; auto: text on a terminal and JSON elsewhere."
     )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="The least level that is logged."
-    )
-    every_min: Duration = Field("1s", description="The shortest interval a monitor may have.")
-    monitors_max: int = Field(10_000, ge=1, description="How many monitors one user may have.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is logged.")
+    every_min: Duration = Field("1s", description="Shortest interval that a monitor may have.")
+    monitors_max: int = Field(10_000, ge=1, description="Maximum number of monitors of one user.")
     firings_per_second_max: int = Field(
         20_000,
         ge=0,
-        description="How often a second the monitors of one user may fire together; 0: as often as they want.",
+        description="Maximum number of firings per second of all monitors of one user together; 0: no limit.",
     )
-    body_bytes_max: int = Field(8_388_608, ge=1_024, description="The largest request body in bytes.")
+    body_bytes_max: int = Field(8_388_608, ge=1_024, description="Largest request body in bytes.")
     body_timeout: Duration = Field("30s", description="How long a request body may take to arrive.")
     answer_timeout: Duration = Field(
-        "30s", description="An answer of which the client takes nothing for so long is broken off."
+        "30s", description="How long a client may stop reading an answer before its connection is closed."
     )
-    connections_max: int = Field(1_000, ge=1, description="How many connections to the API may be open at once.")
+    connections_max: int = Field(1_000, ge=1, description="Maximum number of open connections to the API.")
     connections_per_address_max: int = Field(
-        500, ge=1, description="How many of them may come from one address; behind a proxy, all do."
+        500,
+        ge=1,
+        description="Maximum number of open connections from one address; behind a proxy, all come from its address.",
     )
-    bulk_max: int = Field(10_000, ge=1, description="How many monitors one bulk request may carry.")
-    page_max: int = Field(1_000, ge=1, le=1_000, description="How many items one page of a list may have.")
-    checks_in_flight_max: int = Field(500, ge=1, le=10_000, description="How many checks are out at once.")
+    bulk_max: int = Field(10_000, ge=1, description="Maximum number of monitors in one bulk request.")
+    page_max: int = Field(1_000, ge=1, le=1_000, description="Maximum number of items on one page of a list.")
+    checks_in_flight_max: int = Field(
+        500, ge=1, le=10_000, description="Maximum number of checks that run at the same time."
+    )
     checks_bytes_max: int = Field(
         67_108_864,
         ge=ANSWER_BYTES_MAX,
-        description="How much memory answers to checks may take; fewer checks are out at once where it is little.",
+        description="Memory for the answers to checks, in bytes; with little memory, fewer checks run at once.",
     )
     checks_per_owner_max: int | None = Field(
-        None, ge=1, description="How many checks of one user are out at once; four fifths of all if not given."
+        None, ge=1, description="Maximum number of one user's checks at the same time; by default four fifths of all."
     )
     checks_per_target_max: int | None = Field(
-        None, ge=1, description="How many checks of one host and port are out at once; four fifths of all if not given."
+        None,
+        ge=1,
+        description="Maximum number of checks of one host and port at the same time; by default four fifths of all.",
     )
     drain_timeout: Duration = Field(
         "10s",
-        description="How long a stop waits for checks and calls in flight before it gives back those it can.",
+        description="How long a stopping process waits for running checks and calls before it gives back those it can.",
     )
-    check_lease: Duration = Field("3m", description="How long a check may be out before another process takes it over.")
-    calls_in_flight_max: int = Field(500, ge=1, le=10_000, description="How many calls to providers are out at once.")
+    check_lease: Duration = Field("3m", description="How long a check may run before another process takes it over.")
+    calls_in_flight_max: int = Field(
+        500, ge=1, le=10_000, description="Maximum number of calls to providers at the same time."
+    )
     call_lease: Duration = Field(
-        "30s", description="How much longer than its provider's timeout a call may be out before it counts as lost."
+        "30s", description="How much longer than its provider's timeout a call may run before it counts as lost."
     )
-    attempts_max: int = Field(5, ge=1, le=100, description="After so many attempts an outgoing run is dead.")
+    attempts_max: int = Field(
+        5,
+        ge=1,
+        le=100,
+        description="Maximum number of attempts of a monitor's run; an outgoing run that asks for more is dead.",
+    )
     retry_base: Duration = Field(
-        "1s", description="The first retry waits up to this long; each further one up to twice."
+        "1s", description="Longest pause before the first retry; it doubles with each further retry."
     )
-    retry_cap: Duration = Field("5m", description="No retry waits longer than this.")
-    missed_grace: Duration = Field("30s", description="A firing handled within this time is late, not missed.")
-    missed_max: int = Field(100, ge=1, le=10_000, description="How many missed runs `missed: all` makes up for.")
+    retry_cap: Duration = Field("5m", description="Longest pause before any retry.")
+    missed_grace: Duration = Field("30s", description="How late a firing may be handled before it counts as missed.")
+    missed_max: int = Field(
+        100, ge=1, le=10_000, description="Maximum number of missed runs that `missed: all` makes up for."
+    )
     catch_up_per_second: int = Field(
-        20, ge=1, le=65_535, description="How many missed runs of all monitors together may start in one second."
+        20,
+        ge=1,
+        le=65_535,
+        description="Maximum number of missed runs of all monitors together that start in one second.",
     )
     waiting_runs_max: int = Field(
         100,
         ge=1,
         le=10_000,
-        description="How many runs of a monitor with `overlap: queue` may wait behind its first, queued or made up "
-        "for; the newest are kept.",
+        description="Maximum number of runs of a monitor with `overlap: queue` that wait behind its first run, "
+        "including runs that make up for missed ones; the newest are kept.",
     )
-    missed_window: Duration = Field("10m", description="Missed runs of one monitor are spread over this time at most.")
+    missed_window: Duration = Field(
+        "10m", description="Longest time over which the missed runs of one monitor are spread."
+    )
     runs_keep: Duration = Field("7d", description="How long settled runs are kept.")
-    runs_expire: Duration = Field("1d", description="A run that nobody claimed for this long is dead.")
-    dead_keep: Duration = Field("90d", description="How long dead letters are kept that nobody redrives or discards.")
+    runs_expire: Duration = Field("1d", description="How long a run may wait to be claimed before it is dead.")
+    dead_keep: Duration = Field(
+        "90d", description="How long dead letters are kept if nobody redrives or discards them."
+    )
     jobs_keep: Duration = Field("90d", description="How long finished jobs and their postings are kept.")
-    alerts_keep: Duration = Field("90d", description="How long alerts are kept that are over.")
+    alerts_keep: Duration = Field("90d", description="How long alerts are kept, unless they are still open.")
     wrong_tokens_max: int = Field(
-        30, ge=1, description="Wrong tokens per minute and address before answers slow to 429."
+        30, ge=1, description="Number of wrong tokens per minute from one address after which further ones get 429."
     )
 
     @property

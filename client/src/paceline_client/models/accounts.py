@@ -10,7 +10,7 @@ from paceline_client.models.states import AccountState, KeyState
 
 
 class Meter(Model, frozen=True):
-    """One limit: how much is spent, reserved, used by others, and left."""
+    """Use of one limit: spent, held (reserved), foreign (used outside Paceline), and left."""
 
     spent: int
     held: int
@@ -21,10 +21,7 @@ class Meter(Model, frozen=True):
 
 
 class Usage(Model, frozen=True):
-    """All limits of an account.
-
-    ``balance`` is None until RIPE has reported it; ``balance_ends``: when it is used up.
-    """
+    """Use of all limits of an account. ``balance``: None until RIPE reports it. ``balance_ends``: when it runs out."""
 
     concurrent: Meter
     daily_results: Meter
@@ -34,7 +31,7 @@ class Usage(Model, frozen=True):
 
 
 class Barred(Model, frozen=True):
-    """A type of measurement that RIPE does not let the account make."""
+    """A type of measurement that RIPE refuses to this account. It is tried again after ``until``."""
 
     type: str
     until: datetime
@@ -55,13 +52,13 @@ class Key(Model, frozen=True):
 
 
 class AddedKey(Key, frozen=True):
-    """A key that was just added. ``unverified``: what could not be checked; None: no check was made."""
+    """A key that was just added. ``unverified``: permissions that could not be tested; None: it was not tested."""
 
     unverified: list[str] | None
 
 
 class Account(Model, frozen=True):
-    """An account with usage, state, reason and keys. ``etag`` is None in lists."""
+    """An account at RIPE Atlas with its limits, usage and keys. ``etag`` is None in lists."""
 
     id: str
     concurrent: int

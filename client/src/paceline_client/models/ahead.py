@@ -11,7 +11,7 @@ AheadKind = Literal["monitors", "batches", "jobs"]
 
 
 class AheadMinute(Model, frozen=True):
-    """Starts in one minute, and how many the limits of all kinds together allow."""
+    """Number of starts in one minute by kind. ``capacity``: how many starts all limits together allow."""
 
     start: datetime
     monitors: int
@@ -21,20 +21,20 @@ class AheadMinute(Model, frozen=True):
 
 
 class AheadWindow(AheadMinute, frozen=True):
-    """Starts in a window. ``busiest`` is the minute with the most starts."""
+    """Number of starts in one window by kind. ``busiest``: the minute of the window with the most starts."""
 
     busiest: AheadMinute
 
 
 class AheadAsk(Model, frozen=True):
-    """A cadence, provider or account, and how many starts it asks for."""
+    """A cadence, provider or account, and how many starts it asks for in the minute."""
 
     name: str
     starts: int
 
 
 class WorstMinute(Model, frozen=True):
-    """A minute in which the largest share of a limit is asked for. ``share`` is None if the limit allows nothing."""
+    """One of the minutes in which a limit is used most. ``share`` None: the limit allows no starts."""
 
     start: datetime
     kind: AheadKind
@@ -57,10 +57,10 @@ class AheadPart(Model, frozen=True):
 
 
 class Ahead(Model, frozen=True):
-    """The next hours.
+    """Forecast of the next hours: how many runs start in each window, and the minutes closest to a limit.
 
-    ``user`` is None for all users together. ``left_out``: monitors that are not counted. ``complete``: whether
-    everything was read.
+    ``user`` None: the forecast covers all users. ``left_out``: number of monitors that were not counted. ``complete``
+    False: not everything was read.
     """
 
     hours: int

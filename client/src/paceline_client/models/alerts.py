@@ -22,7 +22,7 @@ class Channel(Model, frozen=True):
 
 
 class Trial(Model, frozen=True):
-    """Result of a test message. ``code``: the status of a webhook's answer."""
+    """Result of a test message through a channel. ``code``: status of a webhook's answer; None if there was none."""
 
     channel: str
     ok: bool
@@ -32,7 +32,7 @@ class Trial(Model, frozen=True):
 
 
 class Silence(Model, frozen=True):
-    """A silence of a monitor or of a tag."""
+    """A silence of one monitor, or of all monitors with a tag."""
 
     id: str
     monitor: str | None
@@ -43,7 +43,7 @@ class Silence(Model, frozen=True):
 
 
 class Delivery(Model, frozen=True):
-    """An alert on its way through one channel. ``next_try`` is set while it waits."""
+    """Delivery of an alert through one channel. ``next_try``: when it is tried again; None once it has ended."""
 
     channel: str
     state: DeliveryState
@@ -54,7 +54,7 @@ class Delivery(Model, frozen=True):
 
 
 class Alert(Model, frozen=True):
-    """An alert and its deliveries. ``note`` says why nobody was told, if that is so."""
+    """An alert and its delivery through each channel. ``note``: why it was not sent, such as a silence's reason."""
 
     id: str
     event: Event

@@ -22,7 +22,7 @@ from paceline_client.models.states import (
 
 
 class Deleting(Model, frozen=True):
-    """Progress of the deletion of a batch: how many of its runs and records are deleted so far."""
+    """Progress of the deletion of a batch: when it began, and how many runs and records are deleted so far."""
 
     since: datetime
     runs: int
@@ -154,7 +154,7 @@ class Window(Model, frozen=True):
 
 
 class PlanWarning(Model, frozen=True):
-    """Records that a provider cannot take in the window."""
+    """A warning that a provider may not take all of its records in the window. ``fit``: how many it can take."""
 
     provider: str
     kind: PlanWarningKind
@@ -164,7 +164,10 @@ class PlanWarning(Model, frozen=True):
 
 
 class ProviderPreview(Model, frozen=True):
-    """How the records of a provider would be spread."""
+    """Planned calls to one provider on the day.
+
+    ``gap_ms``: ideal time between two calls. ``latency_ms``: mean latency of the last calls; None if there were none.
+    """
 
     provider: str
     records: int
@@ -177,7 +180,7 @@ class ProviderPreview(Model, frozen=True):
 
 
 class Preview(Model, frozen=True):
-    """How a day would be planned. Nothing was changed."""
+    """The plan of a batch's day as it would be made now. ``already``: how many runs are planned already."""
 
     batch: str
     date: Date
@@ -192,7 +195,7 @@ class Preview(Model, frozen=True):
 
 
 class DaySummary(Model, frozen=True):
-    """A day of a batch, in a list."""
+    """One day of a batch, or a rerun of it. ``rerun``: number of the rerun; 0 for the day itself."""
 
     batch: str
     date: Date
@@ -205,14 +208,18 @@ class DaySummary(Model, frozen=True):
 
 
 class DayEnds(Model, frozen=True, rename={"from_": "from"}):
-    """When the last run of a day ends, at the earliest and at the latest."""
+    """Earliest and latest expected end of the day's last run."""
 
     from_: datetime
     to: datetime
 
 
 class RunningDay(Model, frozen=True):
-    """The running day of a batch and its progress. ``eta`` is None if all runs have ended, or the batch is paused."""
+    """Progress of a batch's current day, which is the day whose window began last.
+
+    ``planned``: number of runs that should have started by now. ``behind``: how many of them have not ended. ``eta``
+    None: all runs have ended, or the batch is paused.
+    """
 
     batch: str
     date: Date

@@ -9,7 +9,7 @@ from paceline_client.durations import DurationLike
 
 
 class HeaderExpect(TypedDict, total=False):
-    """Text that the value of a header must contain, or pattern that it must match; one of the two."""
+    """Text that a header's value must contain, or a pattern that it must match. Exactly one of the two is given."""
 
     contains: str | None
     matches: str | None
@@ -25,11 +25,14 @@ JsonExpect = TypedDict(
         "at_most": NotRequired[float | None],
     },
 )
-"""Expectation about one place of a JSON answer. Everything that is given must hold, and something must be given."""
+"""Conditions on the value at one place in a JSON answer. At least one is given, and all given ones must hold."""
 
 
 class HttpExpect(TypedDict, total=False):
-    """Conditions of a good answer. ``headers`` is the older form of ``header`` with ``contains``."""
+    """Conditions that a good answer meets. Without ``status``, any 2xx is good.
+
+    ``headers`` is the older form of ``header`` with ``contains``.
+    """
 
     status: Sequence[int | str] | None
     body_contains: str | None
@@ -86,7 +89,7 @@ class TcpCheck(TypedDict):
 
 
 class DnsExpect(TypedDict, total=False):
-    """``contains``: each of these must be among the answers. ``equals``: these are all the answers, in any order."""
+    """Expected answers. ``contains``: all of these, and maybe more. ``equals``: exactly these, in any order."""
 
     contains: Sequence[str]
     equals: Sequence[str]
@@ -105,7 +108,7 @@ class DnsCheck(TypedDict):
 
 
 class TlsExpect(TypedDict, total=False):
-    """Used instead of ``min_days`` if it is given."""
+    """Conditions on a certificate. ``days_left`` replaces the check's ``min_days`` if it is given."""
 
     days_left: int | None
 

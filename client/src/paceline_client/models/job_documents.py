@@ -131,7 +131,7 @@ class ProbeTags(TypedDict, total=False):
 
 
 class Probes(TypedDict):
-    """Probes that take part, chosen in one way."""
+    """A group of probes that take part in a measurement: how many, and how they are chosen."""
 
     requested: int
     type: Literal["area", "asn", "countries", "country", "msm", "prefix", "probes", "region"]
@@ -140,7 +140,7 @@ class Probes(TypedDict):
 
 
 class MeasurementDocument(TypedDict):
-    """One request to RIPE: each definition becomes a measurement there, all on the same probes."""
+    """One request to RIPE. Each definition becomes a measurement there, and all of them use the same probes."""
 
     definitions: Sequence[Definition]
     probes: Sequence[Probes]
@@ -151,7 +151,7 @@ class MeasurementDocument(TypedDict):
 
 
 class JobDocument(TypedDict):
-    """A job to submit. ``webhook`` is called, signed, when the job has finished."""
+    """A job to submit. ``webhook``: URL that gets a signed call when the job has finished."""
 
     measurements: Sequence[MeasurementDocument]
     title: NotRequired[str]

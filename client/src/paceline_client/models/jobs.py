@@ -34,7 +34,7 @@ class JobAccepted(Model, frozen=True):
 
 
 class Counts(Model, frozen=True):
-    """How many measurements of a job are in each state."""
+    """Number of a job's measurements in each state."""
 
     queued: int = 0
     parked: int = 0
@@ -63,14 +63,14 @@ class Cost(Model, frozen=True):
 
 
 class AccountReason(Model, frozen=True):
-    """Why one account cannot send now."""
+    """Why one account cannot send the measurement now."""
 
     account: str
     reason: str
 
 
 class Waiting(Model, frozen=True):
-    """Why a job waits. ``accounts`` is for admins, and None for others."""
+    """Why a measurement of the job is not sent yet. ``accounts``: None for users who are not admins."""
 
     reason: str
     next_try: datetime | None
@@ -100,10 +100,11 @@ class Measurement(Model, frozen=True):
 
 
 class JobStatus(Model, frozen=True):
-    """A job as it is now. ``finished``: every measurement has ended. ``success``: every one has ended well.
+    """A job and its progress. ``finished``: all measurements have ended. ``success``: all of them are done.
 
-    ``place``: how many sends come before its next one; None if nothing of it waits to be sent. ``eta``: when its first
-    measurement is sent; after that, when its last one ends. ``reason``: what it waits for.
+    ``place``: number of sends before the job's next one; None if none of its measurements waits to be sent. ``eta``:
+    when the first measurement is sent, or, if one was sent already, when the last one ends; None if that is not known.
+    ``reason``: what the job waits for.
     """
 
     job: str
@@ -127,7 +128,7 @@ class JobStatus(Model, frozen=True):
 
 
 class JobSummary(Model, frozen=True):
-    """A job in a list. ``place``, ``eta`` and ``reason``: see ``JobStatus``."""
+    """A job in a list. ``place``, ``eta`` and ``reason`` mean the same as in ``JobStatus``."""
 
     job: str
     title: str

@@ -51,13 +51,14 @@ _PRINTABLE = re.compile(r"[!-~]+")
 
 
 class ChannelBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A channel as it is put. ``url``: "***" keeps the stored one."""
+    """A channel to create or replace. ``url`` "***" keeps the stored URL."""
 
-    kind: Annotated[ChannelKind, shown("`apprise` needs the extra of that name where Paceline runs.")]
+    kind: Annotated[ChannelKind, shown("`apprise` needs Paceline's extra `apprise` to be installed on the server.")]
     url: Annotated[
-        str, shown("Stored sealed, shown as `***`; `***` put back keeps it.", minLength=1, maxLength=URL_CHARS_MAX)
+        str,
+        shown("Stored sealed, shown as `***`; `***` keeps the stored URL.", minLength=1, maxLength=URL_CHARS_MAX),
     ]
-    default: Annotated[bool, shown("Told of everything that names no channel of its own.")] = False
+    default: Annotated[bool, shown("Whether the channel gets the alerts of everything that names no channels.")] = False
 
 
 class Channel(msgspec.Struct, frozen=True):

@@ -16,19 +16,19 @@ from paceline.errors import FieldProblem, InvalidInput
 SILENCES_PER_USER_MAX = 200
 FOR_MS_MIN, FOR_MS_MAX = 60_000, 365 * 86_400_000
 REASON_CHARS_MAX = 200
-For = Annotated[Duration, shown("How long, from 1m to 365d; from now on.")]
-Reason = Annotated[str, shown("Shown in the list.", maxLength=REASON_CHARS_MAX)]
+For = Annotated[Duration, shown("Length of the silence from now, from 1m to 365d.")]
+Reason = Annotated[str, shown("Shown in the list of silences.", maxLength=REASON_CHARS_MAX)]
 
 
 class SilenceBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"for_": "for"}):
-    """For how long a monitor is silenced, and why."""
+    """A new silence of one monitor: its length and reason. Its alerts are recorded and not sent."""
 
     for_: For
     reason: Reason = ""
 
 
 class TagSilenceBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"for_": "for"}):
-    """For how long all monitors with a tag are silenced, and why."""
+    """A new silence of all monitors with a tag. Their alerts are recorded and not sent."""
 
     tag: Annotated[str, shown(minLength=1, maxLength=TAG_CHARS_MAX)]
     for_: For

@@ -38,17 +38,20 @@ _PLAIN = re.compile(rf"{ID_PATTERN}\n{ID_PATTERN}\n(?!//)[!-9;-\[\]-z|~]{{0,{END
 
 
 class BatchSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Valid in every field once it went through ``parse_batch``."""
+    """A batch: when its day begins and ends, and how its records are spread over that window."""
 
-    start: Annotated[str, shown("A time of day.", pattern="^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?$")] = "00:00"
-    window: Annotated[Duration, shown("From 1s; `24h` is the whole local day.")] = "24h"
+    start: Annotated[
+        str, shown("Time of day at which the window begins.", pattern="^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9])?$")
+    ] = "00:00"
+    window: Annotated[Duration, shown("Length of the daily window, from 1s; `24h`: the whole local day.")] = "24h"
     """Length of a day's window; "24h" is the whole local day, which has 23 or 25 hours where clocks change."""
-    timezone: Annotated[str, shown("An IANA name.")] = "UTC"
-    jitter: Annotated[Duration, shown("Delays each record by a fixed part of it.")] = "0s"
-    missed: Annotated[Missed, shown("What becomes of runs whose time was missed.")] = "once"
+    timezone: Annotated[str, shown("Time zone of `start`, as an IANA name.")] = "UTC"
+    jitter: Annotated[Duration, shown("Largest delay of a record; each record has a fixed delay up to it.")] = "0s"
+    missed: Annotated[Missed, shown("What happens to runs whose time was missed.")] = "once"
     paused: bool = False
     channels: Annotated[
-        tuple[str, ...], shown("Channels of admins that are told; none: their default ones.", maxItems=CHANNELS_MAX)
+        tuple[str, ...],
+        shown("Admins' channels that get its alerts; empty: their default channels.", maxItems=CHANNELS_MAX),
     ] = ()
 
 

@@ -53,22 +53,26 @@ class BreakerSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProviderSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Valid in every field once it went through ``parse_provider``."""
+    """A provider: the service that records of batches call, and the limits and retries of these calls.
+
+    ``kind`` "http": Paceline makes the calls; "outgoing": your own workers do. ``method`` null: POST for a record with
+    a body, GET for one without. ``rate`` null: no limit.
+    """
 
     base_url: Annotated[
-        str, shown("For kind `http` alone.", maxLength=URL_CHARS_MAX, pattern="^(https?://[^?#]*)?$")
+        str, shown("Base of all calls; for kind `http` only.", maxLength=URL_CHARS_MAX, pattern="^(https?://[^?#]*)?$")
     ] = ""
     kind: ProviderKind = "http"
     headers: Annotated[
         dict[str, str],
-        shown("Values may hold placeholders; they are kept sealed, and shown as `***`.", maxProperties=HEADERS_MAX),
+        shown("Values may contain placeholders. They are sealed, and shown as `***`.", maxProperties=HEADERS_MAX),
     ] = {}
     method: Method | None = None
     """Method of the calls. None: POST for a record with a body, GET for one without."""
     max_in_flight: Annotated[int, shown(minimum=1, maximum=IN_FLIGHT_MAX)] = 1
     rate: Annotated[str | None, shown(sentence(RATE_RULE), pattern="^[0-9]{1,7}/[0-9]{1,12}(ms|s|m|h|d)$")] = None
-    timeout: Annotated[Duration, shown("For one call; from 100ms to 10m.")] = "30s"
-    expect: Annotated[ExpectSpec | None, shown("What statuses mean, where it is not what they always mean.")] = None
+    timeout: Annotated[Duration, shown("Time limit of one call, from 100ms to 10m.")] = "30s"
+    expect: Annotated[ExpectSpec | None, shown("Status codes with another meaning than usual.")] = None
     retry: RetrySpec = RetrySpec()
     breaker: BreakerSpec = BreakerSpec()
     unknown: WhenUnknown = "retry"
@@ -80,7 +84,7 @@ class ProviderSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     look_up: str | None = None
     """Path that answers 2xx if the run named in it has arrived and 404 if not, for example "/calls/{run}"."""
     verify_tls: bool = True
-    order: Annotated[Order, shown("Which record gets which of the provider's times.")] = "spread"
+    order: Annotated[Order, shown("How the provider's times are assigned to its records.")] = "spread"
     paused: bool = False
 
 

@@ -18,14 +18,14 @@ AUTHORIZATION = "Authorization"
 
 
 class BasicAuth(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="basic"):
-    """User name and password. Both are kept sealed, and shown as `***`."""
+    """User name and password. Both are sealed, and shown as `***`."""
 
     username: str
     password: str
 
 
 class BearerAuth(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="bearer"):
-    """A token. It is kept sealed, and shown as `***`."""
+    """A token. It is sealed, and shown as `***`."""
 
     token: str
 

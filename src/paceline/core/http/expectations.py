@@ -25,34 +25,34 @@ LATENCY_MS_MAX = 120_000
 KEPT_BYTES_MAX = 65_536
 """Maximum number of bytes of a body that are kept for patterns and JSON pointers, within the check's ``max_bytes``."""
 
-Pattern = Annotated[str, shown("A regular expression of RE2.", maxLength=PATTERN_CHARS_MAX)]
+Pattern = Annotated[str, shown("A regular expression in RE2 syntax.", maxLength=PATTERN_CHARS_MAX)]
 Status = Annotated[int | str, shown(oneOf=status_schema(STATUS_MIN))]
 Days = Annotated[int, shown(minimum=0, maximum=DAYS_MAX)]
-DAYS_LEFT = "The certificate is good for so many days more."
+DAYS_LEFT = "Minimum number of days until the certificate expires."
 
 
 class HeaderExpect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What the value of a header must contain, or match; one of the two."""
+    """Text that a header's value must contain, or a pattern that it must match. Exactly one of the two is given."""
 
     contains: str | None = None
     matches: Pattern | None = None
 
 
 class JsonExpect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a JSON answer has at a place. All that is given must hold, and something must be given."""
+    """Conditions on the value at one place in a JSON answer. At least one is given, and all given ones must hold."""
 
     pointer: Annotated[str, shown("A JSON pointer (RFC 6901).", maxLength=POINTER_CHARS_MAX, pattern="^(/.*)?$")]
-    is_: Annotated[Any, shown("This value, of any kind.")] = msgspec.field(name="is", default=msgspec.UNSET)
+    is_: Annotated[Any, shown("The exact value, of any JSON type.")] = msgspec.field(name="is", default=msgspec.UNSET)
     matches: Pattern | None = None
     at_least: int | float | None = None
     at_most: int | float | None = None
 
 
-HeaderValue = Annotated[str | HeaderExpect, shown(f"The whole value, of at most {TEXT_CHARS_MAX} characters.")]
+HeaderValue = Annotated[str | HeaderExpect, shown(f"The exact value, of at most {TEXT_CHARS_MAX} characters.")]
 
 
 class HttpExpect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What a good answer looks like. No status named: any 2xx."""
+    """Conditions that a good answer meets. Without ``status``, any 2xx is good."""
 
     status: Annotated[list[Status], shown(maxItems=STATUSES_MAX, minItems=1)] | None = None
     body_contains: str | None = None
@@ -61,13 +61,13 @@ class HttpExpect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_d
     json: Annotated[list[JsonExpect], shown(maxItems=JSON_MAX)] = []
     header: Annotated[
         dict[str, HeaderValue],
-        shown("By name: the whole value, or what it must contain or match.", maxProperties=HEADERS_MAX),
+        shown("By header name: the exact value, or what it must contain or match.", maxProperties=HEADERS_MAX),
     ] = {}
     headers: Annotated[
-        dict[str, str], shown("Older form of `header` with `contains`. Never shown.", maxProperties=HEADERS_MAX)
+        dict[str, str], shown("Older form of `header` with `contains`; never returned.", maxProperties=HEADERS_MAX)
     ] = {}
-    latency_max: Annotated[Duration, shown("A good answer that takes longer is a failure.")] | None = None
-    days_left: Annotated[Days, shown(f"{DAYS_LEFT} Of https only.")] | None = None
+    latency_max: Annotated[Duration, shown("Time limit of a good answer; a slower one is a failure.")] | None = None
+    days_left: Annotated[Days, shown(f"{DAYS_LEFT} For https only.")] | None = None
 
     @property
     def needs_body(self) -> bool:
@@ -79,14 +79,14 @@ ANY_2XX = HttpExpect()
 
 
 class DnsExpect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """``contains``: each must be among the answers. ``equals``: these are all the answers, in any order."""
+    """Expected answers. ``contains``: all of these, and maybe more. ``equals``: exactly these, in any order."""
 
     contains: Annotated[list[str], shown(maxItems=ANSWERS_MAX)] = []
     equals: Annotated[list[str], shown(maxItems=ANSWERS_MAX)] = []
 
 
 class TlsExpect(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Counts instead of ``min_days`` if it is given."""
+    """Conditions on a certificate. ``days_left`` replaces the check's ``min_days`` if it is given."""
 
     days_left: Annotated[Days, shown(DAYS_LEFT)] | None = None
 

@@ -41,14 +41,14 @@ T = TypeVar("T")
 
 
 class MeasurementBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One request to RIPE as it is written: each definition becomes a measurement there, all on the same probes."""
+    """One request to RIPE. Each definition becomes a measurement there, and all of them use the same probes."""
 
     definitions: Annotated[tuple[AnyDefinition, ...], Meta(min_length=1)]
     probes: Annotated[tuple[Probes, ...], Meta(min_length=1)]
     is_oneoff: bool | None = None
-    start_time: Annotated[Instant, shown("Seconds, or ISO 8601.")] = None
-    stop_time: Annotated[Instant, shown("Seconds, or ISO 8601. A periodic measurement needs one.")] = None
-    bill_to: Annotated[str | None, shown("Refused: accounts pay for themselves.")] = None
+    start_time: Annotated[Instant, shown("Seconds since 1970, or ISO 8601.")] = None
+    stop_time: Annotated[Instant, shown("Seconds since 1970, or ISO 8601. Required for a periodic measurement.")] = None
+    bill_to: Annotated[str | None, shown("Not allowed: each account pays for its own measurements.")] = None
 
 
 class _LooseRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,11 +76,13 @@ class JobLimits(msgspec.Struct, frozen=True):
 
 
 class JobBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A job. Times and fields of a measurement are RIPE's own."""
+    """A job: measurements to make at RIPE Atlas, in the fields of RIPE's own API."""
 
     measurements: Annotated[list[MeasurementBody], Meta(min_length=1)]
     title: Text = ""
-    webhook: Annotated[str | None, shown("Called, signed, when the job has finished.", maxLength=URL_CHARS_MAX)] = None
+    webhook: Annotated[
+        str | None, shown("URL that gets a signed call when the job has finished.", maxLength=URL_CHARS_MAX)
+    ] = None
 
 
 class _LooseJob(msgspec.Struct, forbid_unknown_fields=True):

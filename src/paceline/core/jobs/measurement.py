@@ -149,7 +149,7 @@ class ProbeTags(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
 
 
 class Probes(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Some of the probes that take part."""
+    """A group of probes that take part in a measurement: how many, and how they are chosen."""
 
     requested: int
     type: Literal["area", "country", "asn", "prefix", "probes", "msm", "region", "countries"]

@@ -22,9 +22,9 @@ LIMIT_MAX = 10**12
 class AccountSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An account's limits as its operator declared them."""
 
-    concurrent: Annotated[int, shown("Measurements that run at once.", minimum=0, maximum=LIMIT_MAX)] = 100
-    daily_results: Annotated[int, shown("Results in any 24 hours.", minimum=0, maximum=LIMIT_MAX)] = 100_000
-    daily_credits: Annotated[int, shown("Credits in any 24 hours.", minimum=0, maximum=LIMIT_MAX)] = 1_000_000
+    concurrent: Annotated[int, shown("Limit of measurements at the same time.", minimum=0, maximum=LIMIT_MAX)] = 100
+    daily_results: Annotated[int, shown("Limit of results in any 24 hours.", minimum=0, maximum=LIMIT_MAX)] = 100_000
+    daily_credits: Annotated[int, shown("Limit of credits in any 24 hours.", minimum=0, maximum=LIMIT_MAX)] = 1_000_000
     enabled: bool = True
 
 

@@ -31,7 +31,7 @@ before.
 DnsType = Literal["A", "AAAA", "CNAME", "MX", "NS", "TXT", "SOA", "SRV", "CAA", "PTR"]
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-Timeout = Annotated[Duration, shown("For all of it together; from 100ms to 2m.")]
+Timeout = Annotated[Duration, shown("Time limit of the whole check, from 100ms to 2m.")]
 
 
 class HttpCheck(
@@ -40,7 +40,7 @@ class HttpCheck(
     url: Annotated[str, shown(maxLength=URL_CHARS_MAX, pattern="^https?://")]
     method: Method = "GET"
     headers: Annotated[
-        dict[str, str], shown("Values are kept sealed, and shown as `***`.", maxProperties=expectations.HEADERS_MAX)
+        dict[str, str], shown("Values are sealed, and shown as `***`.", maxProperties=expectations.HEADERS_MAX)
     ] = {}
     body: str | None = None
     auth: BasicAuth | BearerAuth | None = None

@@ -24,7 +24,7 @@ PARTS_MAX = 20
 
 
 class AheadMinute(msgspec.Struct, frozen=True):
-    """Starts in one minute, and how many the limits of all kinds together allow."""
+    """Number of starts in one minute by kind. ``capacity``: how many starts all limits together allow."""
 
     start: Instant
     monitors: int
@@ -34,22 +34,23 @@ class AheadMinute(msgspec.Struct, frozen=True):
 
 
 class AheadWindow(AheadMinute, frozen=True):
-    """Starts in a window. ``busiest``: the minute in it with the most starts."""
+    """Number of starts in one window by kind. ``busiest``: the minute of the window with the most starts."""
 
     busiest: AheadMinute
 
 
 class AheadAsk(msgspec.Struct, frozen=True):
-    """A cadence, provider or account, and how many starts it asks for."""
+    """A cadence, provider or account, and how many starts it asks for in the minute."""
 
     name: str
     starts: int
 
 
 class WorstMinute(msgspec.Struct, frozen=True):
-    """A minute in which a limit has the largest share of it asked for.
+    """One of the minutes in which a limit is used most, with the cadences, providers or accounts that ask for it.
 
-    ``limit``: what holds it back: the places for checks, a provider, an account. ``share`` null: it allows nothing.
+    ``limit``: name of the limit: the places for checks, a provider, or an account. ``share``: ``starts`` divided by
+    ``capacity``; null if the capacity is 0.
     """
 
     start: Instant
@@ -63,7 +64,7 @@ class WorstMinute(msgspec.Struct, frozen=True):
 
 
 class AheadPart(msgspec.Struct, frozen=True):
-    """One cadence, provider or account: its starts in all, in its busiest minute, and in each window."""
+    """One cadence, provider or account: its starts in total, in its busiest minute, and in each window."""
 
     kind: Literal["monitors", "batches", "jobs"]
     name: str
@@ -73,10 +74,11 @@ class AheadPart(msgspec.Struct, frozen=True):
 
 
 class AheadView(msgspec.Struct, frozen=True):
-    """``user`` null: of everybody. ``left_out``: monitors whose cadences are too many to be counted.
+    """Forecast of the next hours: how many runs start in each window, and the minutes closest to a limit.
 
-    ``complete`` false: there are more cadences, batches or monitors than are read, or the counts of an older store are
-    still being made.
+    ``user`` null: the forecast covers all users. ``left_out``: number of monitors that were not counted, because that
+    would take too long. ``complete`` false: there are more cadences, batches or monitors than the forecast reads, or
+    the counts of a store from an older version are not ready yet.
     """
 
     hours: int

@@ -25,7 +25,10 @@ LATENCY_RUNS = 100
 
 
 class ProviderPreview(msgspec.Struct, frozen=True):
-    """``gap_ms`` is the ideal time between two of its runs. ``latency_ms`` is None without results to tell it."""
+    """Planned calls to one provider on the day.
+
+    ``gap_ms``: ideal time between two calls. ``latency_ms``: mean latency of the last calls; null if there were none.
+    """
 
     provider: str
     records: int
@@ -38,7 +41,10 @@ class ProviderPreview(msgspec.Struct, frozen=True):
 
 
 class PlanWarning(msgspec.Struct, frozen=True):
-    """``fit``: so many of the provider's records can be called in the window."""
+    """A warning that a provider may not be able to take all of its records in the window, and why.
+
+    ``fit``: how many of its ``records`` can be called in the window.
+    """
 
     provider: str
     kind: Literal["rate", "latency", "time_out", "paused"]
@@ -48,7 +54,10 @@ class PlanWarning(msgspec.Struct, frozen=True):
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """``already``: what is planned for that date by now; a plan would add the rest."""
+    """The plan of a batch's day as it would be made now; nothing is written.
+
+    ``already``: number of runs that are planned for the date already; planning would add the others.
+    """
 
     batch: str
     date: Date

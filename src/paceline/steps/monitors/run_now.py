@@ -26,7 +26,7 @@ TIMES_DEFAULT, TIMES_MAX = 5, 1_000
 
 
 class RunNowView(msgspec.Struct, frozen=True):
-    """The run that checks now: a new one, or the one of the monitor that is open already."""
+    """The id of the run that was started; of the monitor's open run, if it had one already."""
 
     run: str
 
@@ -59,7 +59,7 @@ def run_now(store: Store, owner: str, monitor_id: str, *, now_ms: int, catch_up:
 
 
 class UpcomingView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """When a monitor fires next; ``reason`` says why never."""
+    """Next times at which a monitor fires. ``reason``: why there are none: it is paused, or its user is disabled."""
 
     items: list[Instant]
     reason: Literal["paused", "owner_disabled"] | None = None

@@ -22,7 +22,7 @@ KEEP_MS = 86_400_000
 
 
 class DaemonView(msgspec.Struct, frozen=True):
-    """A process with loops. ``url``: where its API is; a worker has none. ``gone``: it has missed its last beats."""
+    """A process that works on the store. ``url``: its API; null for a worker. State ``gone``: it stopped reporting."""
 
     id: str
     kind: DaemonKind

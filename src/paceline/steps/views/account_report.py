@@ -22,7 +22,11 @@ AccountState = Literal["ready", "disabled", "closed", "no_key", "quarantined", "
 
 
 class MeterView(msgspec.Struct, frozen=True):
-    """``foreign``: used by others than Paceline, as RIPE says. ``room_at``: when there is room, as far as is known."""
+    """Use of one limit of an account.
+
+    ``spent``: used. ``held``: reserved. ``foreign``: used outside Paceline, as RIPE reports. ``left``: still available.
+    ``room_at``: when a full meter has room again; null if it has room now or the time is not known.
+    """
 
     spent: int
     held: int
@@ -33,9 +37,11 @@ class MeterView(msgspec.Struct, frozen=True):
 
 
 class UsageView(msgspec.Struct, frozen=True):
-    """``balance``: the credits that the account has at RIPE; null until RIPE has told it.
+    """Use of all limits of an account.
 
-    Its ``limit`` is RIPE's figure, and its ``spent`` is what of ours RIPE has not booked yet.
+    ``balance``: the account's credits at RIPE; null until RIPE has reported them. Its ``limit`` is the figure that RIPE
+    reported, and its ``spent`` the credits that Paceline has used and RIPE has not deducted yet. ``balance_ends``: when
+    the balance is used up, if the use of the last 24 hours goes on; null if that is not known.
     """
 
     concurrent: MeterView
@@ -47,7 +53,7 @@ class UsageView(msgspec.Struct, frozen=True):
 
 
 class KeyView(msgspec.Struct, frozen=True):
-    """``reason``: why it is quarantined, in RIPE's words. Its secret is never shown."""
+    """An API key of an account; its secret is never shown. ``reason``: why it is quarantined, in RIPE's words."""
 
     id: str
     account: str
@@ -60,7 +66,7 @@ class KeyView(msgspec.Struct, frozen=True):
 
 
 class BarredView(msgspec.Struct, frozen=True):
-    """A type of measurement that RIPE does not let the account make; it is asked again after ``until``."""
+    """A type of measurement that RIPE refuses to this account. It is tried again after ``until``."""
 
     type: str
     until: Instant
@@ -68,13 +74,16 @@ class BarredView(msgspec.Struct, frozen=True):
 
 
 class AddedKeyView(KeyView, frozen=True):
-    """``unverified``: what it needs and could not be tried; null: it was added without asking RIPE."""
+    """A key that was just added.
+
+    ``unverified``: permissions that it needs and that could not be tested; null: it was added without a test at RIPE.
+    """
 
     unverified: list[str] | None
 
 
 class AccountView(msgspec.Struct, frozen=True):
-    """``reason``: why it is not ready."""
+    """An account at RIPE Atlas with its limits, usage and keys. ``reason``: why it is not ready; empty if it is."""
 
     id: str
     concurrent: int

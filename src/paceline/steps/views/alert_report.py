@@ -22,7 +22,7 @@ from paceline.steps.views.to_view import to_view
 
 
 class ChannelView(msgspec.Struct, frozen=True):
-    """A channel; its URL is never shown."""
+    """A channel through which alerts are sent. Its URL is never shown."""
 
     id: str
     kind: ChannelKind
@@ -33,7 +33,7 @@ class ChannelView(msgspec.Struct, frozen=True):
 
 
 class TrialView(msgspec.Struct, frozen=True):
-    """What came of a test message. ``code``: the status of a webhook's answer."""
+    """Result of a test message through a channel. ``code``: status of a webhook's answer; null if there was none."""
 
     channel: str
     ok: bool
@@ -43,7 +43,7 @@ class TrialView(msgspec.Struct, frozen=True):
 
 
 class SilenceView(msgspec.Struct, frozen=True):
-    """A silence, of a monitor or of a tag."""
+    """A silence of one monitor, or of all monitors with a tag."""
 
     id: str
     monitor: str | None
@@ -54,7 +54,7 @@ class SilenceView(msgspec.Struct, frozen=True):
 
 
 class DeliveryView(msgspec.Struct, frozen=True):
-    """An alert on its way through one channel. ``next_try``: while it waits."""
+    """Delivery of an alert through one channel. ``next_try``: when it is tried again; null once it has ended."""
 
     channel: str
     state: DeliveryState
@@ -65,7 +65,7 @@ class DeliveryView(msgspec.Struct, frozen=True):
 
 
 class AlertView(msgspec.Struct, frozen=True):
-    """An alert, and to whom it was told. ``note``: why nobody was, where that is so."""
+    """An alert and its delivery through each channel. ``note``: why it was not sent, such as a silence's reason."""
 
     id: str
     event: Event

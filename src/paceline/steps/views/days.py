@@ -31,7 +31,11 @@ CALL_STATES: tuple[CallState, ...] = get_args(CallState)
 
 
 class DaySummary(msgspec.Struct, frozen=True):
-    """``enqueued`` and ``skipped`` count what planning made. ``rerun``: the number of the round; 0: the day itself."""
+    """One day of a batch, or a rerun of it.
+
+    ``rerun``: number of the rerun; 0 for the day itself. ``enqueued`` and ``skipped``: how many runs were queued when
+    the day was planned, and how many were skipped because their time had passed.
+    """
 
     batch: str
     date: Date
@@ -44,7 +48,7 @@ class DaySummary(msgspec.Struct, frozen=True):
 
 
 class EvennessView(msgspec.Struct, frozen=True):
-    """``ratio`` is the largest gap over the ideal one: 1 is perfect, 0 stands for no runs."""
+    """How evenly runs are spread. ``ratio``: largest gap divided by the ideal gap; 1 is perfect, 0 means no runs."""
 
     runs: int
     ideal_gap_ms: float
@@ -66,9 +70,10 @@ class WindowView(msgspec.Struct, frozen=True):
 
 
 class DayReport(DaySummary, frozen=True):
-    """``outside`` counts runs that are due outside the day's window, such as those that were redriven later.
+    """Report of a batch's day: runs by state and provider, evenness, and a histogram of the due times.
 
-    ``providers`` are the first ones; ``next_cursor`` is where those that follow begin in the list of them.
+    ``outside``: number of runs that are due outside the day's window, for example because they were redriven later.
+    ``providers``: the first page of providers; ``next_cursor`` leads to the next page in the day's list of providers.
     """
 
     runs: int

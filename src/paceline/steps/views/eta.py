@@ -10,7 +10,10 @@ from paceline.core.why.chain import Eta
 
 
 class EtaView(msgspec.Struct, frozen=True, rename={"from_": "from"}):
-    """At the earliest and at the latest, if nothing new comes and nobody changes anything; equal: exactly then."""
+    """Earliest and latest expected time, if no new work comes and nobody changes anything.
+
+    Equal times: exactly then.
+    """
 
     from_: Instant
     to: Instant

@@ -30,7 +30,7 @@ _WAITING: tuple[MeasurementState, ...] = ("parked", "queued")
 
 
 class CountsView(msgspec.Struct, frozen=True):
-    """How many of a job's measurements are in each state."""
+    """Number of a job's measurements in each state."""
 
     queued: int = 0
     parked: int = 0
@@ -43,7 +43,11 @@ class CountsView(msgspec.Struct, frozen=True):
 
 
 class CostView(msgspec.Struct, frozen=True):
-    """Credits. ``reserved`` is the most that it could cost; of it ``settled`` and ``refunded`` are decided."""
+    """Credits of a job.
+
+    ``reserved``: the most that the job can cost. ``settled`` and ``refunded``: the parts of it that were spent and
+    given back so far.
+    """
 
     reserved: int
     settled: int
@@ -51,16 +55,17 @@ class CostView(msgspec.Struct, frozen=True):
 
 
 class AccountReasonView(msgspec.Struct, frozen=True):
-    """What is in the way at one account."""
+    """Why one account cannot send the measurement now."""
 
     account: str
     reason: str
 
 
 class WaitingView(msgspec.Struct, frozen=True):
-    """Why something of a job waits. ``expected_room_at``: when an account has room, as far as is known.
+    """Why a measurement of the job is not sent yet.
 
-    ``accounts`` is for admins, and null for others.
+    ``expected_room_at``: when an account has room for it; null if that is not known. ``accounts``: the reason for each
+    account; null for users who are not admins.
     """
 
     reason: str
@@ -70,9 +75,11 @@ class WaitingView(msgspec.Struct, frozen=True):
 
 
 class MeasurementView(msgspec.Struct, frozen=True):
-    """``atlas_id`` is the first of ``atlas_ids``, which are RIPE's, one for each definition.
+    """One measurement of a job.
 
-    ``next_try``: parked, the next send; unknown, the next lookup. ``settled``: credits, once it has ended.
+    ``atlas_ids``: RIPE's ids, one for each definition; ``atlas_id`` is the first of them. ``next_try``: for a parked
+    measurement, when sending is tried again; for an unknown one, when it is looked up again. ``settled``: the credits
+    that it cost; null until it has ended.
     """
 
     index: int
@@ -94,11 +101,12 @@ class MeasurementView(msgspec.Struct, frozen=True):
 
 
 class JobView(msgspec.Struct, frozen=True):
-    """``finished``: every measurement ended. ``success``: and every one ended well.
+    """A job and its progress.
 
-    ``place``: how many sends come before the job's next one; null: nothing of it waits to be sent. ``eta``: when the
-    first measurement is sent, and once that was, when the last one ends; null: that cannot be said. ``reason``: what it
-    waits for. ``measurements`` is left out where it was not asked for.
+    ``finished``: all measurements have ended. ``success``: all of them are done. ``place``: number of sends before
+    the job's next one; null if none of its measurements waits to be sent. ``eta``: when the first measurement is sent,
+    or, if one was sent already, when the last one ends; null if that is not known. ``reason``: what the job waits for;
+    empty if it has ended. ``measurements``: left out if the request did not ask for them.
     """
 
     job: str
@@ -122,10 +130,10 @@ class JobView(msgspec.Struct, frozen=True):
 
 
 class JobSummary(msgspec.Struct, frozen=True):
-    """A job in a list. ``open``: measurements that have not ended.
+    """A job in a list. ``measurements``: how many it has. ``open``: how many of them have not ended.
 
-    ``place``, ``eta`` and ``reason`` are as the job shows them; when the last measurement ends is said of jobs of up to
-    20 measurements.
+    ``place``, ``eta`` and ``reason`` mean the same as in the job itself. ``eta`` is null for a job that has begun and
+    has more than 20 measurements.
     """
 
     job: str

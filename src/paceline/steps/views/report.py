@@ -53,7 +53,7 @@ class ScheduleView(msgspec.Struct, frozen=True):
 
 
 class SkippedView(msgspec.Struct, frozen=True):
-    """Firings that made no run, since the open run was due."""
+    """Firings that made no run because an earlier run has not ended. ``since``: when that run was due."""
 
     count: int
     since: Instant
@@ -61,9 +61,10 @@ class SkippedView(msgspec.Struct, frozen=True):
 
 
 class MonitorFigures(msgspec.Struct, frozen=True):
-    """The share of good time over 30 days, and the 95th percentile of latency over 90; null: nothing is known.
+    """Uptime over 30 days as a share from 0 to 1, and the 95th percentile of latency over 90 days.
 
-    ``days`` and ``p50_days``: the share of good time and the median latency of each of the last 30 days, oldest first.
+    ``days`` and ``p50_days``: the uptime and the median latency of each of the last 30 days, oldest first. Null:
+    nothing is known.
     """
 
     uptime_30d: float | None
@@ -119,7 +120,10 @@ class RunView(msgspec.Struct, frozen=True):
 
 
 class StandingView(msgspec.Struct, frozen=True):
-    """``waiting`` counts no further than to a thousand; ``reason`` says why it takes nothing."""
+    """Current state of a provider.
+
+    ``reason``: why no run starts now; empty if nothing prevents it. ``waiting``: number of waiting runs, up to 1000.
+    """
 
     state: Literal["open", "closed", "paused"]
     reason: str
@@ -156,7 +160,7 @@ class ProviderView(msgspec.Struct, frozen=True):
 
 
 class DeletingView(msgspec.Struct, frozen=True):
-    """How many of a batch's runs and records are deleted so far."""
+    """Progress of the deletion of a batch: when it began, and how many runs and records are deleted so far."""
 
     since: Instant
     runs: int
@@ -164,7 +168,7 @@ class DeletingView(msgspec.Struct, frozen=True):
 
 
 class BatchView(msgspec.Struct, frozen=True):
-    """``next_start`` is when its next day is planned by itself."""
+    """A batch as it is stored. ``next_start``: when its next day is planned automatically."""
 
     id: str
     start: str
@@ -199,7 +203,7 @@ class UserView(msgspec.Struct, frozen=True):
 
 
 class TokenView(msgspec.Struct, frozen=True):
-    """``scope``: what it may do; None: all that its user may."""
+    """A token without its secret. ``scope``: what the token may do; null: everything that its user may do."""
 
     id: str
     label: str

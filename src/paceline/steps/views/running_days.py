@@ -18,10 +18,10 @@ _LEFT: tuple[CallState, ...] = ("waiting", "out", "retry", "aside")
 
 
 class RunningDay(DaySummary, frozen=True):
-    """The day of a batch whose window began last.
+    """Progress of a batch's current day, which is the day whose window began last.
 
-    ``planned``: runs whose time has come. ``behind``: those of them that have not ended. ``eta``: when the last run
-    ends, if nothing stands in its way; null: all runs have ended, or the batch is paused.
+    ``planned``: number of runs that should have started by now. ``behind``: how many of them have not ended. ``eta``:
+    when the last run ends, if nothing delays it; null if all runs have ended or the batch is paused.
     """
 
     runs: int

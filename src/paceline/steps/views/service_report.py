@@ -28,9 +28,11 @@ class AtlasPause(msgspec.Struct, frozen=True):
 
 
 class ServiceStatus(StatusView, frozen=True):
-    """``job_age_s``: of the oldest job of which something waits to be sent. ``store``: the engine and where it is.
+    """Counts and delays of the whole service.
 
-    ``alerts_open``: those to be told, or held back by a silence; ``alerts_failed``: those that a channel did not take.
+    ``job_age_s``: age of the oldest job with a measurement that waits to be sent. ``alerts_open``: alerts that are
+    still to be sent, or that a silence holds back. ``alerts_failed``: ended alerts that at least one channel did not
+    accept. ``store``: storage engine and location of the data.
     """
 
     jobs_open: int

@@ -20,7 +20,7 @@ LISTED_DAYS = 30
 
 
 class LatencyView(msgspec.Struct, frozen=True):
-    """Of good outcomes, in milliseconds, at most 2.5 % off. None: there is none."""
+    """Percentiles of the latency of good runs, in milliseconds, accurate to 2.5 %. Null: no run has a latency."""
 
     p50: float | None
     p95: float | None
@@ -28,7 +28,7 @@ class LatencyView(msgspec.Struct, frozen=True):
 
 
 class IncidentView(msgspec.Struct, frozen=True):
-    """``ended`` None: it goes on."""
+    """Time from the first failed run to the next good one. ``ended`` null: the incident is not over."""
 
     began: Instant
     ended: Instant | None
@@ -36,7 +36,7 @@ class IncidentView(msgspec.Struct, frozen=True):
 
 
 class UptimeDayView(msgspec.Struct, frozen=True):
-    """One UTC day: ``share`` of ``known_s`` that was good, and what its runs found."""
+    """One UTC day of a monitor. ``share``: ``good_s`` divided by ``known_s``, from 0 to 1; null if nothing is known."""
 
     date: Date
     share: float | None
@@ -51,7 +51,7 @@ class UptimeDayView(msgspec.Struct, frozen=True):
 
 
 class SharesSinceView(msgspec.Struct, frozen=True):
-    """Where the time begins that each share covers: midnight UTC, as many whole days ago. It goes on until now."""
+    """Start of the period of each share: midnight UTC, that many whole days ago. Each period lasts until now."""
 
     since_1d: Instant = msgspec.field(name="1d")
     since_7d: Instant = msgspec.field(name="7d")
@@ -60,7 +60,10 @@ class SharesSinceView(msgspec.Struct, frozen=True):
 
 
 class UptimeView(msgspec.Struct, frozen=True):
-    """Shares of the last 1, 7, 30 and 90 whole UTC days and the running one, each from its ``since`` on."""
+    """Uptime of a monitor, as shares of good time from 0 to 1; null: nothing is known.
+
+    The shares cover the last 1, 7, 30 and 90 whole UTC days and the current day. ``since``: where each period begins.
+    """
 
     share_1d: float | None = msgspec.field(name="1d")
     share_7d: float | None = msgspec.field(name="7d")

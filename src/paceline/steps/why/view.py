@@ -11,7 +11,11 @@ from paceline.steps.views.to_view import to_view
 
 
 class LinkView(msgspec.Struct, frozen=True):
-    """One reason. ``until`` null: not known, or until somebody does what ``change`` says; in the past: it is over."""
+    """One reason why a run waits or waited.
+
+    ``until``: when the reason ends; a time in the past means that it is over, and null that the end is not known or
+    that somebody has to act. ``change``: who can change it, and how.
+    """
 
     link: LinkName
     text: str
@@ -21,7 +25,11 @@ class LinkView(msgspec.Struct, frozen=True):
 
 
 class WhyView(msgspec.Struct, frozen=True):
-    """``run``: what the chain is about; null: there is no run, and the chain says why. ``eta``: when it starts."""
+    """Why a run waits or went as it did: the reasons in the order in which they are checked.
+
+    ``run``: its id; null if there is no run, and the reasons say why. ``eta``: when it starts; null if that is not
+    known.
+    """
 
     run: str | None
     state: str

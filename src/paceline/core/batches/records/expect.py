@@ -21,7 +21,10 @@ Codes = Annotated[tuple[Code, ...], shown(maxItems=CODES_MAX)]
 
 
 class ExpectSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Statuses and classes of statuses, by what they mean. Those that no list names mean what they always do."""
+    """Status codes, and classes such as "4xx", listed by the outcome that they mean.
+
+    For codes in no list, 2xx is done, 429 and 5xx are retried, and all others are failed.
+    """
 
     done: Codes = ()
     failed: Codes = ()

@@ -15,7 +15,11 @@ IN_A_ROW_MAX = 1_000
 
 
 class AlertPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When health turns, and which channels are told. No channels: the user's default ones."""
+    """When a monitor counts as failing or recovered, and which channels get its alerts.
+
+    ``after`` failures in a row turn it failing, ``recover`` successes in a row turn it ok again. ``channels`` empty:
+    the user's default channels.
+    """
 
     after: Annotated[int, shown(minimum=1, maximum=IN_A_ROW_MAX)] = 1
     """Number of failures in a row that turn health to ``failing``."""
