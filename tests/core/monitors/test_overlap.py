@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from paceline.core.monitors.due import CatchUp, Due, advance
 from paceline.core.monitors.overlap import SUPERSEDED_MAX, follow_ms, is_skipped, superseded
@@ -46,7 +47,7 @@ def test_entry_with_overlap_skip_and_an_open_run_makes_only_wanted_missed_runs(
         if late_ms > GRACE_MS >= T0_MS + late_ms - newest_ms and cadence.missed != "all":
             # Without an open run it starts at a moment of its own; behind one, when that has ended.
             assert [firing.after_ms > 0 for firing in wanted.firings] == [True]
-            assert made.firings == tuple(firing._replace(after_ms=0) for firing in wanted.firings)
+            assert made.firings == tuple(replace(firing, after_ms=0) for firing in wanted.firings)
         else:
             assert made.firings == wanted.firings
         assert made.waiting_max == CatchUp().waiting_max
