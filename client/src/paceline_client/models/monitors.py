@@ -46,11 +46,7 @@ class Skipped(Model, frozen=True):
 
 
 class AlertPolicy(Model, frozen=True):
-<<<<<<< HEAD
-    """How many failures in a row make it failing, how many successes end that, and which channels are told."""
-=======
     """How many failures or successes in a row turn a monitor failing or ok again, and which channels get its alerts."""
->>>>>>> words-openapi
 
     after: int
     recover: int
@@ -58,14 +54,10 @@ class AlertPolicy(Model, frozen=True):
 
 
 class AlertDocument(TypedDict, total=False):
-<<<<<<< HEAD
-    """When health changes, and which channels are told; without channels, the user's default ones."""
-=======
     """When a monitor counts as failing or recovered, and which channels get its alerts.
 
     ``channels`` empty: the user's default channels.
     """
->>>>>>> words-openapi
 
     after: int
     recover: int
@@ -73,11 +65,7 @@ class AlertDocument(TypedDict, total=False):
 
 
 class MonitorFigures(Model, frozen=True):
-<<<<<<< HEAD
-    """Share of good time over 30 days, and 95th percentile of latency over 90. None if nothing is known.
-=======
     """Uptime over 30 days as a share from 0 to 1, and the 95th percentile of latency over 90 days.
->>>>>>> words-openapi
 
     ``days`` and ``p50_days``: the uptime and the median latency of each of the last 30 days, oldest first. None:
     nothing is known.
@@ -198,32 +186,20 @@ class Run(Model, frozen=True):
 
 
 class RunNow(Model, frozen=True):
-<<<<<<< HEAD
-    """The run that was started by ``run``, or the open one."""
-=======
     """The id of the run that was started; of the monitor's open run, if it had one already."""
->>>>>>> words-openapi
 
     run: str
 
 
 class Upcoming(Model, frozen=True):
-<<<<<<< HEAD
-    """The next times of a monitor; ``reason`` says why there are none."""
-=======
     """Next times at which a monitor fires. ``reason``: why there are none: it is paused, or its user is disabled."""
->>>>>>> words-openapi
 
     items: list[datetime]
     reason: UpcomingReason | None = None
 
 
 class Latency(Model, frozen=True):
-<<<<<<< HEAD
-    """Latency of good outcomes, in milliseconds, at most 2.5 % off."""
-=======
     """Percentiles of the latency of good runs, in milliseconds, accurate to 2.5 %. None: no run has a latency."""
->>>>>>> words-openapi
 
     p50: float | None
     p95: float | None
@@ -231,11 +207,7 @@ class Latency(Model, frozen=True):
 
 
 class Incident(Model, frozen=True):
-<<<<<<< HEAD
-    """Time from the first failed run to the next good one. ``ended`` is None while it lasts."""
-=======
     """Time from the first failed run to the next good one. ``ended`` None: the incident is not over."""
->>>>>>> words-openapi
 
     began: datetime
     ended: datetime | None
@@ -243,11 +215,7 @@ class Incident(Model, frozen=True):
 
 
 class UptimeDay(Model, frozen=True):
-<<<<<<< HEAD
-    """One UTC day. ``share`` is the good part of ``known_s``."""
-=======
     """One UTC day of a monitor. ``share``: ``good_s`` divided by ``known_s``, from 0 to 1; None if nothing is known."""
->>>>>>> words-openapi
 
     date: Date
     share: float | None
@@ -262,11 +230,7 @@ class UptimeDay(Model, frozen=True):
 
 
 class SharesSince(Model, frozen=True):
-<<<<<<< HEAD
-    """Beginning of the time that each share covers; it lasts until now."""
-=======
     """Start of the period of each share. Each period lasts until now."""
->>>>>>> words-openapi
 
     since_1d: datetime = msgspec.field(name="1d")
     since_7d: datetime = msgspec.field(name="7d")
@@ -275,14 +239,10 @@ class SharesSince(Model, frozen=True):
 
 
 class Uptime(Model, frozen=True):
-<<<<<<< HEAD
-    """Shares of good time in the last 1, 7, 30 and 90 whole UTC days and the running one. None if nothing is known."""
-=======
     """Uptime of a monitor, as shares of good time from 0 to 1; None: nothing is known.
 
     The shares cover the last 1, 7, 30 and 90 whole UTC days and the current day. ``since``: where each period begins.
     """
->>>>>>> words-openapi
 
     share_1d: float | None = msgspec.field(name="1d")
     share_7d: float | None = msgspec.field(name="7d")

@@ -27,11 +27,7 @@ class Breaker(Model, frozen=True):
 
 
 class Standing(Model, frozen=True):
-<<<<<<< HEAD
-    """State of a provider."""
-=======
     """Current state of a provider. ``waiting`` is counted up to 1000."""
->>>>>>> words-openapi
 
     state: StandingState
     reason: str
@@ -43,11 +39,7 @@ class Standing(Model, frozen=True):
 
 
 class Expect(Model, frozen=True):
-<<<<<<< HEAD
-    """Meaning of statuses: numbers, and classes such as "4xx"."""
-=======
     """Status codes, and classes such as "4xx", listed by the outcome that they mean."""
->>>>>>> words-openapi
 
     done: tuple[int | str, ...] = ()
     failed: tuple[int | str, ...] = ()
@@ -55,14 +47,10 @@ class Expect(Model, frozen=True):
 
 
 class ExpectDocument(TypedDict, total=False):
-<<<<<<< HEAD
-    """Meaning of statuses: numbers, and classes such as "4xx". Statuses in no list keep their usual meaning."""
-=======
     """Status codes, and classes such as "4xx", listed by the outcome that they mean.
 
     For codes in no list, 2xx is done, 429 and 5xx are retried, and all others are failed.
     """
->>>>>>> words-openapi
 
     done: Sequence[int | str]
     failed: Sequence[int | str]

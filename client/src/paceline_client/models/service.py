@@ -27,11 +27,7 @@ class NewUser(Model, frozen=True):
 
 
 class Token(Model, frozen=True):
-<<<<<<< HEAD
-    """A token without its secret. ``scope`` says what it may do; None: all that its user may."""
-=======
     """A token without its secret. ``scope``: what the token may do; None: everything that its user may do."""
->>>>>>> words-openapi
 
     id: str
     label: str
@@ -102,11 +98,7 @@ class AtlasPause(Model, frozen=True):
 
 
 class Status(Model, frozen=True):
-<<<<<<< HEAD
-    """Counts and ages of everything. ``store``: the engine and its place."""
-=======
     """Counts and delays of the whole service. ``store``: storage engine and location of the data."""
->>>>>>> words-openapi
 
     users: int
     monitors: int
