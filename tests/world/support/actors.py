@@ -294,7 +294,7 @@ class Users:
                 made = run_now(self._store, owner, name, now_ms=self._world.now_ms, catch_up=CATCH_UP).run
             except OwnerDisabled:
                 demand(12, owner in ledger.disabled, f"{owner} is not disabled")
-                return f"asked in vain for {owner}/{name}, whose owner is disabled"
+                return f"asked for a run of {owner}/{name}, whose owner is disabled"
             except NotFound:
                 return f"found nothing at {owner}/{name}"
             life = ledger.find(owner, name)

@@ -17,26 +17,18 @@ from paceline.core.batches.records.expect import ExpectSpec
 from paceline.core.batches.records.options import PRIORITY_MAX
 from paceline.core.monitors.alerting.policy import DEFAULT as DEFAULT_ALERT
 from paceline.core.monitors.alerting.policy import AlertPolicy
-from paceline.core.monitors.checks import DEFAULT_QUEUE
 from paceline.core.monitors.definition import ATTEMPTS_MAX, TAG_CHARS_MAX, TAGS_MAX
-from paceline.core.monitors.outcome import TerminalState
 from paceline.core.monitors.schedule import Missed, Overlap
 from paceline.core.schema import Id, Instant, sentence, shown
 from paceline.core.scopes import SCOPE_PATTERN, SCOPE_RULE
 from paceline.core.users import Role
 from paceline.shells.api.http.problems import Problem
 from paceline.steps.access import DAILY_CREDITS_DEFAULT, DAILY_CREDITS_MAX, LABEL_CHARS_MAX
-from paceline.steps.batches.outgoing import CallItem
 from paceline.steps.batches.redrive import RUNS_MAX
 from paceline.steps.batches.rerun import RECORDS_MAX as RERUN_RECORDS_MAX
 from paceline.steps.jobs.accounts import KEY_CHARS_MAX
 from paceline.steps.jobs.accounts import LABEL_CHARS_MAX as KEY_LABEL_CHARS_MAX
-from paceline.steps.monitors.outgoing import OutgoingItem
 
-CLAIM_MAX = 1_000
-ATTEMPT_MAX = 10**9
-OUTCOMES_MAX = 1_000
-WAIT_MS_MAX = 20_000
 MISSED_RULE = "What becomes of firings that were missed."
 OVERLAP_RULE = (
     "What a firing does while an earlier run of the monitor is waiting or out: it makes no run, or its run queues."
@@ -60,7 +52,6 @@ Attempts = Annotated[
 ]
 Credits = Annotated[int, shown(minimum=0, maximum=DAILY_CREDITS_MAX)]
 Label = Annotated[str, shown(maxLength=LABEL_CHARS_MAX, pattern="^[^\\u0000]*$")]
-Lease = Annotated[str, Meta(max_length=40, description="As the claim returned it.")]
 Date = Annotated[str, shown(sentence(DATE_RULE), format="date")]
 RunId = Annotated[str, Meta(max_length=800, description="`user/monitor#generation@counter`.")]
 CallRunId = Annotated[
@@ -68,7 +59,7 @@ CallRunId = Annotated[
 ]
 
 
-def _to(name: str) -> Meta:
+def schema_ref(name: str) -> Meta:
     """Returns a reference to the schema of that name, for JSON that the handler decodes itself."""
     return shown(**{"$ref": f"#/components/schemas/{name}"})
 
@@ -121,7 +112,7 @@ class OutgoingCheck(msgspec.Struct, frozen=True, tag_field="kind", tag="outgoing
 
 
 class _Monitor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    check: Annotated[msgspec.Raw, _to("Check")]
+    check: Annotated[msgspec.Raw, schema_ref("Check")]
     initial_delay: Delay | msgspec.UnsetType = msgspec.UNSET
     jitter: Jitter = "0s"
     missed: Annotated[Missed, shown(MISSED_RULE)] = "skip"
@@ -177,7 +168,7 @@ class MonitorPatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class BulkBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Monitors to put. Each item is judged by itself. If an id is repeated, only its first item counts."""
 
-    items: list[Annotated[msgspec.Raw, _to("BulkItem")]]
+    items: list[Annotated[msgspec.Raw, schema_ref("BulkItem")]]
 
 
 class BulkResult(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -221,7 +212,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RecordsBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Records to put. Each is judged by itself."""
 
-    items: list[Annotated[msgspec.Raw, _to("Record")]]
+    items: list[Annotated[msgspec.Raw, schema_ref("Record")]]
 
 
 class RefusedLine(msgspec.Struct, frozen=True):
@@ -370,96 +361,6 @@ class NewKeyBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class KeyPatchBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool
-
-
-class ClaimBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A claim of runs. ``user`` is for admins: the owner of the runs; without it, an admin claims those of all users.
-
-    With ``provider``: runs of batches at this provider of kind `outgoing`, in order, instead of runs of monitors.
-    """
-
-    max: Annotated[int, Meta(ge=1, le=CLAIM_MAX)] = 10
-    lease: Duration = "60s"
-    wait: Duration = "0s"
-    user: Id | msgspec.UnsetType = msgspec.UNSET
-    queue: Annotated[Id, shown("Runs of monitors whose check names this queue, and no others.")] = DEFAULT_QUEUE
-    provider: Id | msgspec.UnsetType = msgspec.UNSET
-
-
-class ClaimAnswer(msgspec.Struct, frozen=True):
-    items: list[OutgoingItem]
-
-
-class WorkerClaimAnswer(msgspec.Struct, frozen=True):
-    """Answer to a claim with ``provider``, in the order in which the runs must start."""
-
-    items: list[CallItem]
-
-
-class RunClaimBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A claim of one run. ``attempt``: only this attempt, as the message says; without it, whichever is next."""
-
-    attempt: Annotated[int, Meta(ge=1, le=ATTEMPT_MAX)] | msgspec.UnsetType = msgspec.UNSET
-    lease: Duration = "60s"
-
-
-class OutcomeBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Outcome of a run. Lists show ``reason`` (text) and ``latency_ms`` (a number) of ``detail``.
-
-    ``after`` is for `retry`: the run comes again no sooner than that, and no sooner than its own back-off.
-    """
-
-    lease: Lease
-    status: Literal["ok", "failed", "retry"]
-    detail: dict[str, Any] = {}
-    after: Duration | msgspec.UnsetType = msgspec.UNSET
-
-
-class OutcomesBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Outcomes of runs. Each item is judged by itself. If a run is repeated, only its first item counts."""
-
-    items: Annotated[list[Annotated[msgspec.Raw, _to("OutcomeItem")]], shown(maxItems=OUTCOMES_MAX)]
-
-
-class OutcomeItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Outcome of one of many runs."""
-
-    run: Annotated[
-        str, Meta(max_length=800, description="Id of a run of a monitor or of a batch, as the claim returned it.")
-    ]
-    lease: Lease
-    status: Literal["ok", "failed", "retry"]
-    detail: dict[str, Any] = {}
-    after: Duration | msgspec.UnsetType = msgspec.UNSET
-
-
-class OutcomeResult(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Result of one item.
-
-    ``state`` says how a settled run ended; ``error`` says why an item is stale or was refused.
-    """
-
-    run: str | None
-    disposition: Literal["settled", "retried", "stale", "refused"]
-    state: TerminalState | Literal["done"] | None = None
-    error: Problem | None = None
-
-
-class OutcomesAnswer(msgspec.Struct, frozen=True):
-    """Results in the order of the request."""
-
-    items: list[OutcomeResult]
-
-
-class ExtendBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Extends a lease. ``by`` counts from now."""
-
-    lease: Lease
-    by: Duration
-
-
-class ExtendAnswer(msgspec.Struct, frozen=True):
-    lease_until: Instant
 
 
 class Alive(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from paceline.core.ids import call_run_id, parse_call_run_id
 from paceline.core.instants import to_ms, to_text
 from paceline.core.monitors.checks import DEFAULT_QUEUE
 from paceline.core.parsing import decode
-from paceline.shells.api import documents
+from paceline.shells.api import outgoing_documents as documents
 from paceline.shells.api.http.answers import Answer, json_answer
 from paceline.shells.api.http.auth import RunRights, owner_of, require_admin, rights_of, viewer_of
 from paceline.shells.api.http.batched_writes import ClaimAsk, WorkerAsk

@@ -19,6 +19,7 @@ from paceline.core.monitors.schedule import Missed, Overlap
 from paceline.core.schema import Id
 from paceline.core.users import Role
 from paceline.shells.api import documents
+from paceline.shells.api.outgoing_documents import OutcomeItem
 
 Schema = dict[str, Any]
 ID: Schema = msgspec.json.schema(Id)
@@ -39,7 +40,7 @@ ENUMS: dict[str, Any] = {
     "TerminalState": TerminalState,
 }
 """Sets of values that several schemas use: each is one type in a generated client, in the order of the docs."""
-_PARTS = (documents.OutcomeItem, documents.Record)
+_PARTS = (OutcomeItem, documents.Record)
 """Types that others only refer to, because handlers decode them one by one."""
 _CHECK: Any = HttpCheck | TcpCheck | DnsCheck | TlsCheck | documents.OutgoingCheck
 _ENUM_NAMES = {frozenset(get_args(choices)): name for name, choices in ENUMS.items()}
