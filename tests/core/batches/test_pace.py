@@ -204,6 +204,12 @@ def test_starts_never_exceed_the_request_or_the_free_places(
     assert begun == fresh[: len(begun)]
 
 
+def test_provider_is_ready_at_once_for_runs_that_the_claim_had_no_room_for() -> None:
+    opening = look(waiting(T0_MS - 2, T0_MS - 1), by=policy(max_in_flight=2), runs_max=1)
+    assert [run.due_ms for run in opening.starts] == [T0_MS - 2]
+    assert opening.ready_ms == T0_MS
+
+
 def test_shortcut_for_one_waiting_run_decides_like_the_general_rule() -> None:
     for late_ms in (-1, 0, 1, 250):
         for pace in (Pace(), Pace(closed_until_ms=T0_MS + 1), Pace(failures=99)):

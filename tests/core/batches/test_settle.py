@@ -95,6 +95,12 @@ def test_run_is_held_no_longer_than_planned_after_a_clock_set_back(
     assert (back.run, back.state, back.attempt, back.lost) == (9, state, 1, 0)
 
 
+def test_retry_waits_no_longer_than_any_retry_after_a_clock_set_back() -> None:
+    retry = Held(9, "retry", T0_MS + 501, 1, 0, None)
+    assert pulled_back(retry, now_ms=T0_MS, wait_ms_max=500).at_ms == T0_MS + 500
+    assert pulled_back(retry, now_ms=T0_MS, wait_ms_max=501) == retry
+
+
 def test_a_dead_letter_is_kept_for_a_time_of_its_own() -> None:
     assert is_old(4, dead=False, ended_before_ms=5, dead_before_ms=3)
     assert not is_old(4, dead=True, ended_before_ms=5, dead_before_ms=3)

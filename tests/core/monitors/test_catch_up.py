@@ -10,7 +10,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.core.monitors.catch_up import HORIZON_S, KEPT_SECONDS, OWNERS_MAX, Calendar, MissedRuns, book
+from paceline.core.monitors.catch_up import HORIZON_S, KEPT_SECONDS, OWNERS_MAX, Calendar, MissedRuns, book, owners_of
 from paceline.core.monitors.due import CatchUp, Due, advance_all, at_times, missed_runs
 from paceline.core.monitors.schedule import Cadence
 
@@ -146,3 +146,7 @@ def test_calendar_of_an_older_version_is_read() -> None:
     placed, calendar = book(older, [MissedRuns(1, [T0_MS])] * 2, ["ann"] * 2, per_second=2, now_ms=T0_MS)
     assert [ms // 1_000 - T0_MS // 1_000 for (ms,) in placed] == [0, 1]
     assert len(zlib.decompress(calendar.counts)) % counts.itemsize == 0, "an older version reads it, too"
+
+
+def test_entry_of_a_removed_monitor_counts_as_an_owner_by_itself() -> None:
+    assert owners_of([MissedRuns(1, []), MissedRuns(2, []), MissedRuns(3, [])], {1: 7, 3: 7}) == ["7", "#2", "7"]
