@@ -12,6 +12,7 @@ takes long to make.
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,12 @@ settings.register_profile(
     "deep", max_examples=2_000, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile(os.environ.get("PACELINE_TEST_PROFILE", "house"))
+
+# Ignored in what runs in the background or after nohup, and so in every process that a test starts and then signals.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 os.environ.pop("COLUMNS", None)  # set by the runner of tests; commands would fit their tables to it
 

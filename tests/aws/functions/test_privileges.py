@@ -174,6 +174,13 @@ def monitors(recording: Recording, target: Target) -> None:
     assert {"monitor.failing", "monitor.recovered"} == {
         record.alert.event for record in stage.store.alerts("boss", since_ms=0, before=None, limit=10)
     }
+    stage.at(2 * 60_000)  # nothing ran for a while: late firings keep to the pace of all
+    with recording.of("Sweeper"):
+        sweeper.handler({}, Context())
+    with recording.of("Ticks"):
+        stage.queue("ticks", ticks.handler).pump()
+    assert ("dynamodb:UpdateItem", "ledger") in recording.rights["Ticks"]
+    stage.at(0)
     unfollowed(stage, specs["often"], "raw2")
     half_disabled(stage)
     with recording.of("Sweeper"):

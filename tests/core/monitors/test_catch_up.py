@@ -53,8 +53,8 @@ def test_hours_of_missed_runs_are_made_up_for_at_the_stated_pace() -> None:
     wanted = [missed_runs(one) for one in advances]
     owners = [f"user{one.due.generation % 52}" for one in advances]
     placed, _ = book(Calendar(), wanted, owners, per_second=20, now_ms=now_ms)
-    made = [at_times(one, times) for one, times in zip(advances, placed, strict=True)]
-    starts = Counter(firing.after_ms // 1_000 for one in made for firing in one.firings)
+    made = [at_times(one, times, now_ms=now_ms) for one, times in zip(advances, placed, strict=True)]
+    starts = Counter(max(firing.after_ms, now_ms) // 1_000 for one in made for firing in one.firings)
     assert starts.total() == 10_400
     assert max(starts.values()) == 20
     assert max(starts) - now_ms // 1_000 < 10_400 // 20 + 2
@@ -66,7 +66,7 @@ def test_catch_up_runs_beyond_the_horizon_are_not_made_and_the_newest_are_kept()
     due = Due(7, 4, 1, T0_MS - 10_000, Cadence(every_ms=1_000, missed="all"))
     (late,) = advance_all([due], now_ms=T0_MS, catch_up=CatchUp(grace_ms=0))
     placed, _ = book(calendar, [missed_runs(late)], ["ann"], per_second=1, now_ms=T0_MS)
-    made = at_times(late, placed[0])
+    made = at_times(late, placed[0], now_ms=T0_MS)
     assert len(late.firings) == 11
     assert [(firing.counter, firing.due_ms) for firing in made.firings] == [
         (4, T0_MS - 2_000),
@@ -77,15 +77,23 @@ def test_catch_up_runs_beyond_the_horizon_are_not_made_and_the_newest_are_kept()
 
 def test_single_catch_up_run_is_dropped_if_the_next_firing_comes_sooner() -> None:
     due = Due(7, 4, 1, T0_MS, Cadence(every_ms=60_000, missed="once"))
-    (late,) = advance_all([due], now_ms=T0_MS + HOUR_MS + 40_000, catch_up=CatchUp())
+    now_ms = T0_MS + HOUR_MS + 40_000
+    (late,) = advance_all([due], now_ms=now_ms, catch_up=CatchUp())
     wanted = missed_runs(late)
-    ((start_ms,),), calendar = book(Calendar(), [wanted], ["ann"], per_second=1, now_ms=T0_MS + HOUR_MS + 40_000)
-    assert at_times(late, [start_ms]).firings == late.firings
-    others = [MissedRuns(9, [T0_MS + HOUR_MS + 40_000])] * 100
-    _, full = book(calendar, others, list(map(str, range(100))), per_second=1, now_ms=T0_MS + HOUR_MS + 40_000)
-    ((),), after = book(full, [wanted], ["ann"], per_second=1, now_ms=T0_MS + HOUR_MS + 40_000)
+    ((start_ms,),), calendar = book(Calendar(), [wanted], ["ann"], per_second=1, now_ms=now_ms)
+    assert at_times(late, [start_ms], now_ms=now_ms).firings == late.firings
+    others = [MissedRuns(9, [now_ms])] * 100
+    _, full = book(calendar, others, list(map(str, range(100))), per_second=1, now_ms=now_ms)
+    ((),), after = book(full, [wanted], ["ann"], per_second=1, now_ms=now_ms)
     assert after == full, "a run that is not made takes no place"
-    assert at_times(late, []).firings == ()
+    assert at_times(late, [], now_ms=now_ms).firings == ()
+
+
+def test_late_firing_after_an_outage_starts_at_once_if_no_other_is_late() -> None:
+    now_ms = T0_MS + HOUR_MS
+    (late,) = advance_all([Due(7, 4, 1, T0_MS, Cadence(every_ms=60_000))], now_ms=now_ms, catch_up=CatchUp())
+    (times,), _ = book(Calendar(), [missed_runs(late)], ["ann"], per_second=1, now_ms=now_ms)
+    assert [firing.after_ms for firing in at_times(late, times, now_ms=now_ms).firings] == [0]
 
 
 def test_catch_up_calendar_from_before_a_clock_set_back_is_ignored() -> None:

@@ -45,7 +45,7 @@ def test_entry_with_overlap_skip_and_an_open_run_makes_only_wanted_missed_runs(
     if cadence.overlap == "queue":
         newest_ms = wanted.firings[-1].due_ms if wanted.firings else 0
         if late_ms > GRACE_MS >= T0_MS + late_ms - newest_ms and cadence.missed != "all":
-            # Without an open run it starts at a moment of its own; behind one, when that has ended.
+            # Without an open run it keeps to the pace of all monitors; behind one, it follows that run.
             assert [firing.after_ms > 0 for firing in wanted.firings] == [True]
             assert made.firings == tuple(replace(firing, after_ms=0) for firing in wanted.firings)
         else:

@@ -137,11 +137,17 @@ def missed_runs(advance: Advance) -> MissedRuns:
     return MissedRuns(advance.due.generation, times, None if wants_all else advance.next_due_ms)
 
 
-def at_times(advance: Advance, times: Sequence[int]) -> Advance:
-    """Return the advance with its missed runs at these times, which may be fewer: then the newest runs are made."""
+def at_times(advance: Advance, times: Sequence[int], *, now_ms: int) -> Advance:
+    """Return the advance with its missed runs at these times, which may be fewer: then the newest runs are made.
+
+    A run whose time has come starts like any other.
+    """
     firings = advance.firings
     kept = firings[len(firings) - len(times) :]
-    made = (Firing(advance.due.counter + n, kept[n].due_ms, after_ms) for n, after_ms in enumerate(times))
+    made = (
+        Firing(advance.due.counter + n, kept[n].due_ms, after_ms if after_ms > now_ms else 0)
+        for n, after_ms in enumerate(times)
+    )
     return replace(advance, firings=tuple(made))
 
 
@@ -215,9 +221,9 @@ def _firings(due: Due, slots: list[int], following_ms: int, *, now_ms: int, catc
         # In order: the newest run waits for the caught-up runs before it.
         after_ms = firings[-1].after_ms if firings else 0
         if not after_ms and not due.busy and now_ms - due.due_ms > catch_up.grace_ms:
-            # After an outage all entries with a short interval are here at once: each starts soon, before its next
-            # firing. Behind an open run, the overlap policy decides instead.
-            after_ms = now_ms + int(phase * min(following_ms - now_ms, catch_up.grace_ms))
+            # After an outage all entries with a short interval are here at once: each starts as soon as the pace of all
+            # of them allows. Behind an open run, the overlap policy decides instead.
+            after_ms = now_ms
         firings.append(Firing(due.counter + len(firings), newest_ms, after_ms))
     return tuple(firings)
 

@@ -112,7 +112,7 @@ def _paced(store: Store, advances: list[Advance], *, now_ms: int, catch_up: Catc
         return advances
     booked = store.book_catch_up(list(late.values()), per_second=catch_up.per_second, now_ms=now_ms)
     for position, times in zip(late, booked, strict=True):
-        advances[position] = at_times(advances[position], times)
+        advances[position] = at_times(advances[position], times, now_ms=now_ms)
     return advances
 
 
