@@ -160,7 +160,9 @@ def monitors(recording: Recording, target: Target) -> None:
         stage.rest("DELETE", "/v1/users/boss/monitors/gone")
     unfollowed(stage, specs["often"], "raw")
     half_disabled(stage)
-    for status in (200, 200, 201):  # what is bad recovers with the last
+    for status in (200, 200, *[201] * 9):  # what is bad recovers with a 201: the first, unless the machine is busy
+        if "monitor.recovered" in told(stage):
+            break
         target.status = status
         for name, stream in streams.items():
             with recording.of(name):
@@ -171,9 +173,7 @@ def monitors(recording: Recording, target: Target) -> None:
         with recording.of("Sender"):
             stage.queue("runs.fifo", sender.handler).pump()
     target.status = 200
-    assert {"monitor.failing", "monitor.recovered"} == {
-        record.alert.event for record in stage.store.alerts("boss", since_ms=0, before=None, limit=10)
-    }
+    assert told(stage) == {"monitor.failing", "monitor.recovered"}
     stage.at(2 * 60_000)  # nothing ran for a while: late firings keep to the pace of all
     with recording.of("Sweeper"):
         sweeper.handler({}, Context())
@@ -190,6 +190,10 @@ def monitors(recording: Recording, target: Target) -> None:
         sweeper.handler({}, Context())
     stage.at(0)
     read_monitors(recording)
+
+
+def told(stage: Stage) -> set[str]:
+    return {record.alert.event for record in stage.store.alerts("boss", since_ms=0, before=None, limit=10)}
 
 
 def unfollowed(stage: Stage, spec: dict[str, Any], name: str) -> None:

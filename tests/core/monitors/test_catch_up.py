@@ -90,8 +90,9 @@ def test_single_catch_up_run_is_dropped_if_the_next_firing_comes_sooner() -> Non
 
 
 def test_late_firing_after_an_outage_starts_at_once_if_no_other_is_late() -> None:
-    now_ms = T0_MS + HOUR_MS
+    now_ms = T0_MS + HOUR_MS + 5_000
     (late,) = advance_all([Due(7, 4, 1, T0_MS, Cadence(every_ms=60_000))], now_ms=now_ms, catch_up=CatchUp())
+    assert [firing.after_ms for firing in late.firings] == [now_ms]
     (times,), _ = book(Calendar(), [missed_runs(late)], ["ann"], per_second=1, now_ms=now_ms)
     assert [firing.after_ms for firing in at_times(late, times, now_ms=now_ms).firings] == [0]
 
@@ -158,3 +159,9 @@ def test_calendar_of_an_older_version_is_read() -> None:
 
 def test_entry_of_a_removed_monitor_counts_as_an_owner_by_itself() -> None:
     assert owners_of([MissedRuns(1, []), MissedRuns(2, []), MissedRuns(3, [])], {1: 7, 3: 7}) == ["7", "#2", "7"]
+
+
+def test_firing_that_is_on_time_after_an_outage_is_not_paced() -> None:
+    now_ms = T0_MS + HOUR_MS
+    (first,) = advance_all([Due(7, 4, 1, T0_MS, Cadence(every_ms=60_000))], now_ms=now_ms, catch_up=CatchUp())
+    assert [(firing.due_ms, firing.after_ms) for firing in first.firings] == [(now_ms, 0)]

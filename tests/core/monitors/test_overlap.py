@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from paceline.core.monitors.due import CatchUp, Due, advance
+from paceline.core.monitors.due import LATE_MS, CatchUp, Due, advance
 from paceline.core.monitors.overlap import SUPERSEDED_MAX, follow_ms, is_skipped, superseded
 from paceline.core.monitors.schedule import Cadence, next_due_ms
 
@@ -44,7 +44,7 @@ def test_entry_with_overlap_skip_and_an_open_run_makes_only_wanted_missed_runs(
         assert made.firings == ()
     if cadence.overlap == "queue":
         newest_ms = wanted.firings[-1].due_ms if wanted.firings else 0
-        if late_ms > GRACE_MS >= T0_MS + late_ms - newest_ms and cadence.missed != "all":
+        if late_ms > GRACE_MS >= T0_MS + late_ms - newest_ms > LATE_MS and cadence.missed != "all":
             # Without an open run it keeps to the pace of all monitors; behind one, it follows that run.
             assert [firing.after_ms > 0 for firing in wanted.firings] == [True]
             assert made.firings == tuple(replace(firing, after_ms=0) for firing in wanted.firings)

@@ -19,6 +19,9 @@ from paceline.core.monitors.health import Glance
 from paceline.core.monitors.overlap import is_skipped
 from paceline.core.monitors.schedule import Cadence, Entry, next_due_ms
 
+LATE_MS = 1_000
+"""Lateness up to which a firing counts as on time, also after an outage."""
+
 
 class Due(msgspec.Struct, frozen=True, gc=False, eq=False):
     """Facts of one due entry for a tick; the first four are the compare-and-set token.
@@ -220,7 +223,7 @@ def _firings(due: Due, slots: list[int], following_ms: int, *, now_ms: int, catc
     if on_time:
         # In order: the newest run waits for the caught-up runs before it.
         after_ms = firings[-1].after_ms if firings else 0
-        if not after_ms and not due.busy and now_ms - due.due_ms > catch_up.grace_ms:
+        if not after_ms and not due.busy and now_ms - due.due_ms > catch_up.grace_ms and now_ms - newest_ms > LATE_MS:
             # After an outage all entries with a short interval are here at once: each starts as soon as the pace of all
             # of them allows. Behind an open run, the overlap policy decides instead.
             after_ms = now_ms
