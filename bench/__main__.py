@@ -1,4 +1,4 @@
-"""``python -m bench [NAME ...] [--json] [--full] [--list] [--docs] [--strict]``."""
+"""``python -m bench [NAME ...] [--json] [--full] [--list] [--docs] [--strict] [--beside REVISION [--rounds N]]``."""
 
 from __future__ import annotations
 
@@ -67,6 +67,8 @@ def main() -> int:
             print(f"{name:10s} {text}")
         return 0
     names = arguments.names or (list(BENCHES) if arguments.full else list(QUICK))
+    if arguments.beside:
+        return _compare(arguments, names)
     reports = [_measure(name, full=arguments.full, as_json=arguments.json) for name in names]
     if arguments.docs:
         from bench.page import write
@@ -84,10 +86,31 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="name the benchmarks and stop")
     parser.add_argument("--docs", action="store_true", help="write docs/benchmarks.md and its plot")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a target is missed")
+    parser.add_argument(
+        "--beside", metavar="REVISION", help="run another revision of this repository in turns, and compare"
+    )
+    parser.add_argument("--rounds", type=int, default=3, help="with --beside: how often each of the two runs")
     arguments = parser.parse_args()
     if unknown := set(arguments.names) - set(BENCHES):
         parser.error(f"no benchmark named {', '.join(sorted(unknown))}; there are {', '.join(BENCHES)}")
+    if arguments.rounds < 1:
+        parser.error("--rounds must be at least 1")
     return arguments
+
+
+def _compare(arguments: argparse.Namespace, names: list[str]) -> int:
+    from bench.beside import compare
+
+    def say(text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    compared = compare(arguments.beside, names, rounds=arguments.rounds, full=arguments.full, say=say)
+    for name, rows in compared.items():
+        if arguments.json:
+            print(json.dumps({"bench": name, "beside": arguments.beside, "results": rows}), flush=True)
+        else:
+            Console().print(_table(f"{name}, beside {arguments.beside}", rows))
+    return 0
 
 
 def _measure(name: str, *, full: bool, as_json: bool) -> dict[str, Any]:
@@ -103,18 +126,22 @@ def _measure(name: str, *, full: bool, as_json: bool) -> dict[str, Any]:
 
 def _show(report: dict[str, Any]) -> None:
     rows: list[Result] = report["results"]
-    columns = [name for name in LEADING if any(name in row for row in rows)]
-    columns += sorted({name for row in rows for name in row} - set(columns))
     host = report["machine"]
     caption = (
         f"{host['date']} · {host['cpu']} · {host['cores']} cores · Python {host['python']} · SQLite {host['sqlite']}"
     )
-    table = Table(title=report["bench"], caption=caption)
+    Console().print(_table(report["bench"], rows, caption=caption))
+
+
+def _table(title: str, rows: list[Result], *, caption: str | None = None) -> Table:
+    columns = [name for name in LEADING if any(name in row for row in rows)]
+    columns += sorted({name for row in rows for name in row} - set(columns))
+    table = Table(title=title, caption=caption)
     for name in columns:
         table.add_column(name, justify="left" if name == "subject" else "right")
     for row in rows:
         table.add_row(*(_cell(row.get(name)) for name in columns))
-    Console().print(table)
+    return table
 
 
 def _cell(value: Any) -> str:
