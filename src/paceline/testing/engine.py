@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from paceline.core.monitors.definition import duration_ms
-from paceline.core.monitors.values import Order
+from paceline.core.monitors.values import CheckOrder
 from paceline.shells.daemon.check_places import CheckPlaces
 from paceline.steps.batches.call import Fence, ProviderBook, Sent, claim_calls, settle_calls
 from paceline.steps.batches.plan import plan_due
@@ -58,7 +58,7 @@ class VirtualEngine:
         self._opener = CheckOpener(system.vault)
         self._book = ProviderBook(system.store, system.vault)
         self._places = CheckPlaces(system.settings)
-        self._checks_out: dict[tuple[int, int], Order] = {}
+        self._checks_out: dict[tuple[int, int], CheckOrder] = {}
         self._calls_out: dict[Fence, Sent] = {}
         self._hooks_out: dict[tuple[int, int], Hook] = {}
         self._watch = Watch()

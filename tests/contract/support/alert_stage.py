@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from paceline.adapters.vault import SecretVault
 from paceline.core.alerts.alert import Alert, Event, alert_id
 from paceline.core.alerts.channel import ChannelBody, ChannelKind
-from paceline.core.alerts.message import Note
+from paceline.core.alerts.message import AppriseNote
 from paceline.core.alerts.record import AlertRecord
 from paceline.core.batches.calls import Call, CallResult
 from paceline.ports import Store
@@ -60,8 +60,8 @@ def call_of(message: Message) -> Call:
     return message.order
 
 
-def note_of(message: Message) -> Note:
-    assert isinstance(message.order, Note)
+def note_of(message: Message) -> AppriseNote:
+    assert isinstance(message.order, AppriseNote)
     return message.order
 
 

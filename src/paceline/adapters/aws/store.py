@@ -25,7 +25,7 @@ from paceline.adapters.aws.items import AwsItemStore
 from paceline.adapters.aws.jobs.store import AwsJobStore
 from paceline.adapters.aws.monitors.reoffer import offer_again
 from paceline.adapters.aws.monitors.store import AwsMonitorStore
-from paceline.core.batches.values import Replayed
+from paceline.core.batches.values import ReplayCounts
 from paceline.core.engine_traits import EngineTraits
 from paceline.core.monitors.values import Reacted
 from paceline.core.store_status import StoreStatus
@@ -93,7 +93,7 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore, AwsItemStore, AwsAle
     def dead_messages(self) -> dict[str, int]:
         return dead_queues.depths(self._queues)
 
-    def replay_dead(self, *, now_ms: int, limit: int, react: Callable[[], object]) -> dict[str, Replayed]:
+    def replay_dead(self, *, now_ms: int, limit: int, react: Callable[[], object]) -> dict[str, ReplayCounts]:
         def follow() -> None:
             react()
             self.sweep_alarms(now_ms=now_ms)

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from paceline.core.jobs.atlas import marker_tag, parse_marker_prefix, site_tag
-from paceline.core.jobs.atlas_replies import Listed
+from paceline.core.jobs.atlas_replies import ListedMeasurement
 
 Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
 """RIPE writes some whole numbers as "2640.0"."""
@@ -82,8 +82,8 @@ PROBES = msgspec.json.Decoder(Probes)
 PARTICIPANTS = msgspec.json.Decoder(Participants)
 
 
-def listed_of(row: Row) -> Listed:
-    return Listed(
+def listed_of(row: Row) -> ListedMeasurement:
+    return ListedMeasurement(
         id=row.id,
         status=row.status.id,
         description=row.description or "",

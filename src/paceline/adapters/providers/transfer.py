@@ -17,7 +17,7 @@ from paceline.adapters.providers.guard import NOT_PUBLIC, Guard
 from paceline.adapters.providers.search import StreamSearch
 from paceline.core.monitors.definition import duration_ms
 from paceline.core.monitors.outcome import Done
-from paceline.core.monitors.values import Order
+from paceline.core.monitors.values import CheckOrder
 
 USER_AGENT = f"Paceline/{__version__}"
 NO_SOCKET = "no socket could be opened; the machine that runs Paceline may be out of file descriptors (ulimit -n)"
@@ -78,7 +78,7 @@ class Transfer:
         "wanted",
     )
 
-    order: Order
+    order: CheckOrder
     judge: Callable[[Transfer, Any, int], Done]
     started_ms: int
 

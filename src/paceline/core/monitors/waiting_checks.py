@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from paceline.core.monitors.places import Seats, Wish
+from paceline.core.monitors.places import OwnerDemand, Seats
 
 ROUNDS_MAX = 32
 """Maximum number of rounds in one claim that offer the places owners cannot use, with full targets, to the others."""
@@ -24,7 +24,7 @@ Rank = tuple[int, int]
 """Due time and generation of a run: an owner's runs start in this order, whether they are new or come back."""
 
 
-class Waiting:
+class WaitingChecks:
     """Runs of checks by owner, each owner's by rank. The owner that has waited longest for a turn comes first.
 
     That is the one that was served longest ago; a new owner is behind all that wait. A run whose target is full steps
@@ -96,7 +96,7 @@ class Waiting:
             wishes = self._wishes(asked, seats) if before else self._asked(seats)
             asked = [wish.owner for wish in wishes]
             if self._divide_targets(asked, seats):
-                wishes = [Wish(owner, self._owners[owner].wanted(owner, seats)) for owner in asked]
+                wishes = [OwnerDemand(owner, self._owners[owner].wanted(owner, seats)) for owner in asked]
             shares = seats.shares(wishes)
             served: set[str] = set()
             for owner, share in zip(asked, shares, strict=True):
@@ -122,33 +122,33 @@ class Waiting:
                     found[owner, target] = reason
         return found
 
-    def _asked(self, seats: Seats) -> list[Wish]:
+    def _asked(self, seats: Seats) -> list[OwnerDemand]:
         """Return owners in the order of their turns, and how many runs of each could start.
 
         Max-min shares go to those who have least. The first in turn mostly have nothing out: once there are as many of
         these as there is room, those behind them would get nothing.
         """
-        asked: list[Wish] = []
+        asked: list[OwnerDemand] = []
         without = 0
         for owner, runs in islice(self._owners.items(), OWNERS_MAX):
             wanted = runs.wanted(owner, seats)
-            asked.append(Wish(owner, wanted))
+            asked.append(OwnerDemand(owner, wanted))
             without += wanted > 0 and not seats.held_by(owner)
             if without >= seats.room and len(asked) >= OWNERS_MIN:
                 break
         return asked
 
-    def _wishes(self, owners: Sequence[str], seats: Seats) -> list[Wish]:
+    def _wishes(self, owners: Sequence[str], seats: Seats) -> list[OwnerDemand]:
         """Return what the asked owners still want."""
         left = ((owner, self._owners[owner].wanted(owner, seats)) for owner in owners if owner in self._owners)
-        return [Wish(owner, wanted) for owner, wanted in left if wanted]
+        return [OwnerDemand(owner, wanted) for owner, wanted in left if wanted]
 
     def _divide_targets(self, owners: Sequence[str], seats: Seats) -> bool:
         """Divide the places of the targets at which several of these owners wait. Return whether there are any."""
-        waiting: dict[str, list[Wish]] = {}
+        waiting: dict[str, list[OwnerDemand]] = {}
         for owner in owners:
             for target, runs in islice(self._owners[owner].aside.items(), TARGETS_MAX):
-                waiting.setdefault(target, []).append(Wish(owner, len(runs)))
+                waiting.setdefault(target, []).append(OwnerDemand(owner, len(runs)))
         shared = {target: wishes for target, wishes in waiting.items() if len(wishes) > 1}
         for target, wishes in shared.items():
             seats.divide(target, wishes)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from paceline.core.instants import to_datetime
-from paceline.core.jobs.compatible.lists import IGNORED, Document, Wanted, parse_fields, parse_wanted
+from paceline.core.jobs.compatible.lists import IGNORED, Document, ListRequest, parse_fields, parse_wanted
 from paceline.core.jobs.compatible.measurements import API, parse_number, with_probes
 from paceline.core.jobs.measurement import KINDS
 from paceline.errors import AtlasUnavailable, NotFound
@@ -159,7 +159,7 @@ async def _with_probes(call: Call, those: Sequence[Found], documents: Sequence[D
     ]
 
 
-def _page(call: Call, wanted: Wanted, listed: Listed, warnings: list[dict[str, Any]]) -> dict[str, Any]:
+def _page(call: Call, wanted: ListRequest, listed: Listed, warnings: list[dict[str, Any]]) -> dict[str, Any]:
     more = wanted.size > 0 and wanted.begin + wanted.size < listed.total
     document: dict[str, Any] = {
         "count": listed.total,

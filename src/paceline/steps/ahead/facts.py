@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from paceline.core.ahead.cadences import MINUTE_MS, CadenceLoad, Counted, counted, counted_entry, load_of_key
 from paceline.core.ahead.minutes import Room, Span, even_starts, expected_sends, firings, firings_cost
-from paceline.core.ahead.picture import Limit, Part
+from paceline.core.ahead.picture import Limit, LoadPart
 from paceline.core.batches.batch import Batch, Day, day_at, window_of
 from paceline.core.batches.provider import ProviderDefinition, policy_of
 from paceline.core.batches.reruns import is_round
@@ -57,7 +57,7 @@ class Asked(NamedTuple):
     ``left_out``: monitors that could not be counted in time. ``complete`` False: not everything was read.
     """
 
-    parts: list[Part]
+    parts: list[LoadPart]
     limits: list[Limit]
     left_out: int = 0
     complete: bool = True
@@ -113,7 +113,7 @@ def all_batches(store: Store, span: Span, *, now_ms: int) -> Asked:
     for number, mine in starts.items():
         provider = None if number is None else store.provider(number)
         name = UNNAMED if provider is None else provider.id
-        parts.append(Part("batches", name, name, mine))
+        parts.append(LoadPart("batches", name, name, mine))
         if provider is not None:
             capacity = provider_capacity(provider, latencies.get(provider.number, USUAL_MS))
             limits.append(Limit("batches", name, [capacity] * span.minutes))
@@ -136,8 +136,12 @@ def measurements(store: Store, span: Span, places: Places, *, owner: str | None,
     if owner is not None:  # users do not see accounts
         total = [sum(values) for values in zip(*(one.starts for one in sends), strict=True)] if sends else []
         room_for = [sum(values) for values in zip(*(one.capacity for one in sends), strict=True)] if sends else []
-        return Asked([Part("jobs", "RIPE Atlas", "", total)], [Limit("jobs", "", room_for)]) if sends else Asked([], [])
-    parts = [Part("jobs", one.account, one.account, one.starts) for one in sends]
+        return (
+            Asked([LoadPart("jobs", "RIPE Atlas", "", total)], [Limit("jobs", "", room_for)])
+            if sends
+            else Asked([], [])
+        )
+    parts = [LoadPart("jobs", one.account, one.account, one.starts) for one in sends]
     return Asked(parts, [Limit("jobs", one.account, one.capacity) for one in sends])
 
 
@@ -156,9 +160,9 @@ def rounded(estimate: float) -> int:
     return int(estimate) // size * size
 
 
-def _firings(loads: Sequence[CadenceLoad], span: Span) -> tuple[list[Part], int]:
+def _firings(loads: Sequence[CadenceLoad], span: Span) -> tuple[list[LoadPart], int]:
     """Return the parts, and how many monitors were left out because counting them would take too long."""
-    parts: list[Part] = []
+    parts: list[LoadPart] = []
     others = [0] * span.minutes
     cost = left_out = 0
     for load in sorted(loads, key=lambda one: (-one.monitors, one.name)):
@@ -166,10 +170,10 @@ def _firings(loads: Sequence[CadenceLoad], span: Span) -> tuple[list[Part], int]
         if cost > COST_MAX and parts:
             left_out += load.monitors
         elif len(parts) < NAMED_MAX:
-            parts.append(Part("monitors", load.name, "", firings(load, span)))
+            parts.append(LoadPart("monitors", load.name, "", firings(load, span)))
         else:
             others = _added(others, firings(load, span))
-    return [*parts, Part("monitors", OTHERS, "", others)] if any(others) else parts, left_out
+    return [*parts, LoadPart("monitors", OTHERS, "", others)] if any(others) else parts, left_out
 
 
 def _merged(loads: Iterable[CadenceLoad]) -> list[CadenceLoad]:

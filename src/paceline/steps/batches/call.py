@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from paceline.core.batches.batch import call_url
-from paceline.core.batches.calls import Call, CallResult, CallSettlement, Refusal, decide_call, settle_call
+from paceline.core.batches.calls import Call, CallRefusal, CallResult, CallSettlement, decide_call, settle_call
 from paceline.core.batches.provider import Method, Policy, method_of, policy_of
 from paceline.core.batches.records.options import RecordOptions, call_timeout_ms, parse_options
 from paceline.core.batches.records.placeholders import has_braces, render_header
@@ -173,7 +173,7 @@ def make_calls(store: BatchStore, book: ProviderBook, claimed: Sequence[ClaimedC
             theirs.append((item.handle, item.attempt))
             continue
         built = _build(item, known, book.vault)
-        if isinstance(built, Refusal):
+        if isinstance(built, CallRefusal):
             refused.append(_refused(item, built, known, now_ms=now_ms))
         else:
             sent.append(Sent(built, known.id, known.policy, item.due_ms, item.lease_until_ms))
@@ -184,17 +184,17 @@ def make_calls(store: BatchStore, book: ProviderBook, claimed: Sequence[ClaimedC
     return sent
 
 
-def _build(item: ClaimedCall, known: Known, vault: Vault) -> Call | Refusal:
+def _build(item: ClaimedCall, known: Known, vault: Vault) -> Call | CallRefusal:
     policy = known.policy
     options = parse_options(item.options)
     method = options.method or (known.method_bare if item.body is None else known.method_full)
     decision = decide_call(method, policy, attempt=item.attempt, lost=item.lost)
-    if isinstance(decision, Refusal):
+    if isinstance(decision, CallRefusal):
         return decision
     try:
         headers = _headers(item, options, known, vault)
     except WrongSetting as error:
-        return Refusal("unknown" if item.lost else "failed", str(error))
+        return CallRefusal("unknown" if item.lost else "failed", str(error))
     run_id = call_run_id(item.batch, item.record, item.date)
     (endpoint, body), looks_up = render_request(item), decision == "look_up"
     if looks_up:
@@ -231,7 +231,7 @@ def _headers(item: ClaimedCall, options: RecordOptions, known: Known, vault: Vau
     return {name: render_header(value, values) for name, value in (kept | open_headers(options.headers, vault)).items()}
 
 
-def _refused(item: ClaimedCall, refusal: Refusal, known: Known, *, now_ms: int) -> CallSettlement:
+def _refused(item: ClaimedCall, refusal: CallRefusal, known: Known, *, now_ms: int) -> CallSettlement:
     """Return the settlement of a refused run.
 
     Headers that cannot be opened count against the provider: its breaker then spares the other runs.

@@ -19,7 +19,7 @@ from paceline.core.verify.facts import (
     SetBackFact,
 )
 from paceline.core.verify.judge import Judges
-from paceline.core.verify.rules import Clock, Rules
+from paceline.core.verify.rules import RepeatedSpans, Rules
 from paceline.core.verify.verdict import Court, Verdict
 from paceline.errors import MalformedBody
 from paceline.ports import Store
@@ -100,7 +100,7 @@ def _with_notes(rules: Rules, notes: list[Fact], *, apart_ms: int) -> Rules:
     set_backs = [note for note in notes if isinstance(note, SetBackFact)]
     shortest = [note for note in notes if isinstance(note, RetentionFact)]
     return rules._replace(
-        clock=Clock(set_backs, apart_ms=apart_ms),
+        clock=RepeatedSpans(set_backs, apart_ms=apart_ms),
         keep_ms=min([rules.keep_ms, *(note.keep_ms for note in shortest)]),
         expire_ms=min([rules.expire_ms, *(note.expire_ms for note in shortest)]),
     )

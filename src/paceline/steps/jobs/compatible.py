@@ -11,7 +11,7 @@ from paceline.core.instants import to_text
 from paceline.core.jobs.atlas import Lost, Refused
 from paceline.core.jobs.atlas_replies import Delivered
 from paceline.core.jobs.compatible import measurements
-from paceline.core.jobs.compatible.lists import Document, Wanted
+from paceline.core.jobs.compatible.lists import Document, ListRequest
 from paceline.core.jobs.job import Job, JobLimits, parse_request
 from paceline.core.jobs.measurement import Measurement, Probes, kind_of
 from paceline.core.jobs.values import Budget, StoredMeasurement
@@ -107,7 +107,7 @@ def show(store: JobStore, found: Found, *, base_url: str) -> Document:
     return measurements.document_of(found.shown, created_ms=_created_ms(store, found.stored), base_url=base_url)
 
 
-def list_measurements(store: JobStore, owner: str, wanted: Wanted, *, base_url: str) -> Listed:
+def list_measurements(store: JobStore, owner: str, wanted: ListRequest, *, base_url: str) -> Listed:
     """Return one page of the user's measurements. At most the newest ``SCANNED_MAX`` are searched."""
     places: list[tuple[bool, Any, int, int]] = []
     scanned = 0
@@ -195,7 +195,7 @@ def participants(store: JobStore, atlas: Atlas, vault: Vault, found: Found) -> l
     return Unread(answer.reason) if isinstance(answer, Refused | Lost) else answer
 
 
-def _candidates(store: JobStore, owner: str, wanted: Wanted) -> Iterator[StoredMeasurement]:
+def _candidates(store: JobStore, owner: str, wanted: ListRequest) -> Iterator[StoredMeasurement]:
     if wanted.ids is not None:
         handles = dict.fromkeys(sorted((_place(store, number)[0] for number in wanted.ids), reverse=True))
         found = (store.measurement(handle) for handle in handles)

@@ -11,10 +11,17 @@ import msgspec
 from paceline.core.jobs import observations
 from paceline.core.jobs.answers import cut
 from paceline.core.jobs.atlas import RETRY_AFTER_MS_MAX, RUNNING, Failed, Lost, Ongoing, Refused, Succeeded, Verdict
-from paceline.core.jobs.atlas_replies import Listed, Unanswered
+from paceline.core.jobs.atlas_replies import ListedMeasurement, Unanswered
 from paceline.core.jobs.cost import settle_cost
 from paceline.core.jobs.observations import Beyond, Count, Gone, Observation, PriceDiffers
-from paceline.core.jobs.values import Ending, EndState, HeldState, Progress, StoredJob, StoredMeasurement
+from paceline.core.jobs.values import (
+    EndState,
+    HeldState,
+    MeasurementEnd,
+    MeasurementProgress,
+    StoredJob,
+    StoredMeasurement,
+)
 from paceline.ports import Atlas, Clock, JobStore, Vault
 from paceline.steps.jobs import account_queries
 from paceline.steps.jobs.counting import Watch, count_results
@@ -167,7 +174,7 @@ class _AccountPass:
         self._account, self._tally = account, tally
         self._key = account_queries.NOBODY
         self._in_the_way: str | None = None
-        self._progress: list[Progress] = []
+        self._progress: list[MeasurementProgress] = []
 
     def run(self, items: Sequence[StoredMeasurement]) -> None:
         ids = [one.atlas_id for item in items for one in item.atlas]
@@ -185,7 +192,7 @@ class _AccountPass:
             self._look_at(item, asked.answer)
         self._store.note_progress(self._progress)
 
-    def _look_at(self, item: StoredMeasurement, listed: dict[int, Listed]) -> None:
+    def _look_at(self, item: StoredMeasurement, listed: dict[int, ListedMeasurement]) -> None:
         observed = observations.observe(item, listed)
         self._in_the_way = None
         self._tally.counts["looked"] += 1
@@ -256,7 +263,9 @@ class _AccountPass:
         elif without is not None:
             self._end_at_the_most(item, observed, verdict, without.reason)
         else:
-            self._store.note_progress([Progress(item.handle, item.attempt, told, observations.scheduled_of(observed))])
+            self._store.note_progress(
+                [MeasurementProgress(item.handle, item.attempt, told, observations.scheduled_of(observed))]
+            )
             delivered = [results for _, results in told]
             credits_spent = settle_cost(item.measurement, delivered)
             self._end(item, observed, verdict, credits_spent=credits_spent, results=sum(delivered))
@@ -293,7 +302,7 @@ class _AccountPass:
         assert not isinstance(verdict, Ongoing)
         state, reason = _outcome(item, verdict)
         reason = cut("; ".join(part for part in (reason, words) if part))
-        ending = Ending(item.handle, item.attempt, state, reason, credits_spent, results, verdict.frees_slot)
+        ending = MeasurementEnd(item.handle, item.attempt, state, reason, credits_spent, results, verdict.frees_slot)
         [ended] = self._store.end([ending], now_ms=self._clock.now_ms())
         if not ended.won:
             return
@@ -357,7 +366,7 @@ class _AccountPass:
         known = tuple((one.status, one.delivered) for one in item.atlas)
         learned = any(new not in (None, one.scheduled) for new, one in zip(scheduled, item.atlas, strict=True))
         if told != known or learned or reason != item.reason:
-            self._progress.append(Progress(item.handle, item.attempt, told, scheduled, reason))
+            self._progress.append(MeasurementProgress(item.handle, item.attempt, told, scheduled, reason))
 
 
 def _outcome(item: StoredMeasurement, verdict: Succeeded | Failed) -> tuple[EndState, str]:

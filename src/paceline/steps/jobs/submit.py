@@ -8,7 +8,7 @@ from paceline.core.instants import to_text
 from paceline.core.jobs.cost import price
 from paceline.core.jobs.job import Job, JobLimits, job_digest, parse_job
 from paceline.core.jobs.values import Admitted, Already, Budget, OverCredits, StoredJob, Submission
-from paceline.core.why.refusals import Refusal
+from paceline.core.why.refusals import JobRefusal
 from paceline.errors import AlreadyExists, FieldProblem, InvalidInput, NotFound, OverDailyCredits
 from paceline.ports import JobStore, Store
 from paceline.steps.jobs.refusals import note_refusal
@@ -91,9 +91,9 @@ def submit_parsed(store: Store, owner: str, job: Job, *, idempotency_key: str | 
             assert_never(found)
 
 
-def _refusal(job: Job, found: OverCredits, *, now_ms: int) -> Refusal:
+def _refusal(job: Job, found: OverCredits, *, now_ms: int) -> JobRefusal:
     budget = found.budget
-    return Refusal(
+    return JobRefusal(
         number=0,
         at_ms=now_ms,
         title=job.title,

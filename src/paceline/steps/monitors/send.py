@@ -11,10 +11,10 @@ from paceline.core.leases import Leased, check_lease, fits_lease, sort_out
 from paceline.core.monitors.check_secrets import is_sealed
 from paceline.core.monitors.checks import OutgoingCheck
 from paceline.core.monitors.definition import duration_ms
-from paceline.core.monitors.dispatch import Refuse, RetryPolicy, Send, after_attempt, decide
+from paceline.core.monitors.dispatch import MakeCheck, RefuseCheck, RetryPolicy, after_attempt, decide
 from paceline.core.monitors.outcome import Dead, Outcome, Retry
 from paceline.core.monitors.places import Places, target_of
-from paceline.core.monitors.values import CHECKS, Claimed, Finished, Order, Queue, Settlement
+from paceline.core.monitors.values import CHECKS, CheckOrder, Claimed, Finished, RunQueue, Settlement
 from paceline.ports import Store
 from paceline.steps.monitors.check_secrets import CheckOpener
 
@@ -37,7 +37,7 @@ class SettleReport(NamedTuple):
     """Failed attempts whose check is tried again: their outcome is a retry."""
 
 
-def claim(store: Store, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, policy: RetryPolicy) -> Claims:
+def claim(store: Store, queue: RunQueue, *, now_ms: int, runs_max: int, lease_ms: int, policy: RetryPolicy) -> Claims:
     """Lease the runs that may start now, and settle at once those that must not be sent."""
     claimed = store.claim(queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
     return admit(store, claimed, now_ms=now_ms, policy=policy)
@@ -49,9 +49,9 @@ def admit(store: Store, claimed: Iterable[Claimed], *, now_ms: int, policy: Retr
     refused: list[Settlement] = []
     for item in claimed:
         match decide(item.check, attempt=item.attempt, lost=item.lost, policy=policy):
-            case Send():
+            case MakeCheck():
                 granted.append(item)
-            case Refuse(outcome=outcome):
+            case RefuseCheck(outcome=outcome):
                 refused.append(_settlement(item, outcome, now_ms))
             case never:
                 assert_never(never)
@@ -69,7 +69,7 @@ def claim_orders(
     policy: RetryPolicy,
     places: Places | None = None,
     opener: CheckOpener | None = None,
-) -> list[Order]:
+) -> list[CheckOrder]:
     """Return the checks to be made now. ``places``: checks that are out, and the limits of an owner and a target."""
     claimed = store.claim(CHECKS, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
     return make_orders(store, claimed, now_ms=now_ms, policy=policy, opener=opener)
@@ -85,7 +85,7 @@ def settle_and_claim(
     policy: RetryPolicy,
     places: Places | None = None,
     opener: CheckOpener | None = None,
-) -> tuple[SettleReport, list[Order]]:
+) -> tuple[SettleReport, list[CheckOrder]]:
     """Settle and claim like ``settle`` and ``claim_orders``, in one act: a commit costs more than what it carries."""
     written = _settlements(finished, policy)
     won, claimed = store.settle_and_claim(written, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
@@ -99,21 +99,21 @@ def make_orders(
     now_ms: int,
     policy: RetryPolicy,
     opener: CheckOpener | None = None,
-) -> list[Order]:
+) -> list[CheckOrder]:
     """Return the claimed checks that are to be made; those that must not be sent are settled at once.
 
     ``opener`` opens their sealed parts.
     """
-    orders: list[Order] = []
+    orders: list[CheckOrder] = []
     ended: list[Settlement] = []
     for item in claimed:
         check = item.check
         if item.target and check is not None and item.attempt == 1 and not (item.lost or is_sealed(check)):
-            orders.append(cast("Order", item))  # nearly always: ``decide`` would send it, and nothing is copied
+            orders.append(cast("CheckOrder", item))  # nearly always: ``decide`` would send it, and nothing is copied
             continue
         if check is None or item.attempt > 1 or item.lost:
             decision = decide(check, attempt=item.attempt, lost=item.lost, policy=policy)
-            if isinstance(decision, Refuse):
+            if isinstance(decision, RefuseCheck):
                 ended.append(_settlement(item, decision.outcome, now_ms))
                 continue
             check = decision.check
@@ -128,13 +128,15 @@ def make_orders(
                 ended.append(_settlement(item, Dead(SEALED_OTHERWISE), now_ms))
                 continue
             check = opened
-        orders.append(cast("Order", replace(item, check=check, target=item.target or target_of(check))))
+        orders.append(cast("CheckOrder", replace(item, check=check, target=item.target or target_of(check))))
     if ended:
         store.settle(ended)
     return orders
 
 
-def orders_in_time(orders: Iterable[Order], *, lease_ms: int, now_ms: int) -> tuple[list[Order], list[Order]]:
+def orders_in_time(
+    orders: Iterable[CheckOrder], *, lease_ms: int, now_ms: int
+) -> tuple[list[CheckOrder], list[CheckOrder]]:
     """Divide the checks into those to make now, and those to give back because they may outlive their lease."""
     orders = list(orders)
     if not orders:

@@ -15,9 +15,9 @@ from paceline.adapters.aws.batches.unwanted_runs import Wishes
 from paceline.adapters.aws.client.tables import WORK_FIFO
 from paceline.core.batches.claim import PASSES_MAX
 from paceline.core.batches.provider import KnownPolicy
-from paceline.core.batches.records.request import Request, attempt_values, fill_in
+from paceline.core.batches.records.request import RecordRequest, attempt_values, fill_in
 from paceline.errors import StoreUnavailable
-from paceline.ports.queue_messages import Letter, Work, work_letter
+from paceline.ports.queue_messages import Letter, WorkMessage, work_letter
 
 OFFERS_MAX = 100
 """Runs of one provider that are offered at once; its workers have to claim some before more are offered."""
@@ -71,8 +71,8 @@ def _letter(look: Look, due_ms: int, wishes: Wishes, provider: str) -> Letter:
     run = next(run for run in look.runs if run.due_ms == due_ms)
     record, day = wishes.records[run.run], wishes.day(run.run)
     values = attempt_values(day.batch, record["name"], day.date, due_ms=due_ms, attempt=run.attempt + 1)
-    request = fill_in(Request(record["endpoint"], record.get("body")), record.get("options"), values)
-    work = Work(
+    request = fill_in(RecordRequest(record["endpoint"], record.get("body")), record.get("options"), values)
+    work = WorkMessage(
         id=record["name"],
         provider=provider,
         endpoint=request.endpoint,

@@ -25,7 +25,18 @@ from paceline.core.jobs.accounts import WINDOWS, meter_name
 from paceline.core.jobs.atlas import MeterName
 from paceline.core.jobs.cost import Cost
 from paceline.core.jobs.cost import needs_of as cost_needs
-from paceline.core.jobs.meters import DAY_MS, CreditBalance, Hold, Kind, Meter, Posting, Release, close, expire, used
+from paceline.core.jobs.meters import (
+    DAY_MS,
+    CreditBalance,
+    Hold,
+    Kind,
+    Meter,
+    MeterRelease,
+    Posting,
+    close,
+    expire,
+    used,
+)
 
 EXPIRED_MAX = 40
 """Releases that one write takes off an account."""
@@ -74,7 +85,7 @@ def new_meters(limits: Mapping[MeterName, int]) -> dict[str, int]:
     return made
 
 
-def meter_of(account: Item, name: MeterName, releases: tuple[Release, ...] = ()) -> Meter:
+def meter_of(account: Item, name: MeterName, releases: tuple[MeterRelease, ...] = ()) -> Meter:
     limit, spent, held, foreign, read_ms = (account[f"{name}_{pot}"] for pot in POTS[:5])
     return Meter(meter_name(account["name"], name), limit, WINDOWS[name], spent, held, releases, foreign, read_ms)
 
@@ -253,13 +264,17 @@ def freshened(database: Database, account: Item, *, now_ms: int) -> Item:
     raise keys.too_busy()
 
 
-def releases_in(items: list[Item]) -> dict[MeterName, tuple[Release, ...]]:
+def releases_in(items: list[Item]) -> dict[MeterName, tuple[MeterRelease, ...]]:
     """Return the amounts that leave the account's windows and when, read from its items."""
     found = [item for item in items if item["sk"].startswith("until#")]
-    return {name: tuple(Release(item["at_ms"], item[name]) for item in found if item.get(name)) for name in WINDOWS}
+    return {
+        name: tuple(MeterRelease(item["at_ms"], item[name]) for item in found if item.get(name)) for name in WINDOWS
+    }
 
 
-def with_expired(account: Item, releases: Mapping[MeterName, tuple[Release, ...]], *, now_ms: int) -> dict[str, Meter]:
+def with_expired(
+    account: Item, releases: Mapping[MeterName, tuple[MeterRelease, ...]], *, now_ms: int
+) -> dict[str, Meter]:
     """Return the account's meters by name, as if everything that has left their windows were expired."""
     found = [expire(meter_of(account, name, releases[name]), now_ms=now_ms)[0] for name in WINDOWS]
     return {meter.name: meter for meter in found}

@@ -20,7 +20,7 @@ from paceline.core.instants import to_text
 from paceline.core.monitors.checks import check_document
 from paceline.core.monitors.stored import read_spec
 from paceline.errors import StoreUnavailable
-from paceline.ports.queue_messages import DELAY_MS_MAX, Alarm, Letter, Waiting, delay_s, write
+from paceline.ports.queue_messages import DELAY_MS_MAX, Alarm, Letter, RunOffer, delay_s, write
 
 
 class AlarmSender:
@@ -83,5 +83,5 @@ class AlarmSender:
 
 def _waiting(run: Item, check: dict[str, Any] | None, now_ms: int | None) -> Letter:
     name = run_id(run["owner"], run["monitor"], generation=run["generation"], counter=run["counter"])
-    body = Waiting(name, run["generation"], run["counter"], to_text(run["due_ms"]), run["attempt"] + 1, check)
+    body = RunOffer(name, run["generation"], run["counter"], to_text(run["due_ms"]), run["attempt"] + 1, check)
     return Letter(write(body), delay_s(run["at"], now_ms) if now_ms is not None else 0)

@@ -14,7 +14,7 @@ from paceline.adapters.aws.client.database import Database
 from paceline.adapters.aws.client.items import Item, Key, update
 from paceline.adapters.aws.client.tables import RUNS
 from paceline.core.monitors.places import Turns
-from paceline.core.monitors.waiting_checks import Waiting
+from paceline.core.monitors.waiting_checks import WaitingChecks
 from paceline.errors import StoreUnavailable
 
 REMEMBERED_MAX = 100_000
@@ -64,18 +64,18 @@ class ClaimMemory:
     def note_target(self, generation: int, target: str) -> None:
         self._targets[generation] = target
 
-    def line_up(self, generations: Iterable[int]) -> Waiting:
+    def line_up(self, generations: Iterable[int]) -> WaitingChecks:
         """Return waiting checks, given in order of due time, with their owners in the order of their turns."""
         owners: dict[str, list[tuple[int, tuple[str, str]]]] = {owner: [] for owner in self._waited}
         for generation in generations:
             owner, target = self._owners[generation], self._targets.get(generation, "")
             owners.setdefault(owner, []).append((generation, (owner, target)))
-        waiting = Waiting()
+        waiting = WaitingChecks()
         for runs in owners.values():
             waiting.add(runs)
         return waiting
 
-    def note_turns(self, waiting: Waiting, *, whole: bool) -> None:
+    def note_turns(self, waiting: WaitingChecks, *, whole: bool) -> None:
         """Remember who still waits after a claim. ``whole``: it saw all that wait; else others may wait as before."""
         still = waiting.owners
         before = [] if whole else [owner for owner in self._waited if owner not in still]

@@ -22,9 +22,9 @@ from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.adapters.aws.monitors.reoffer import owners_after
 from paceline.adapters.aws.monitors.transactions import Act, transact_acts
 from paceline.core.monitors.claim import HOLD_MS, TakeFacts, is_lost, may_start, may_take
-from paceline.core.monitors.places import Places, Seats, Wish, target_of
+from paceline.core.monitors.places import OwnerDemand, Places, Seats, target_of
 from paceline.core.monitors.stored import read_spec
-from paceline.core.monitors.values import Claimed, Queue, Take
+from paceline.core.monitors.values import Claimed, RunQueue, Take
 from paceline.core.monitors.wait_reasons import HELD
 from paceline.core.monitors.waiting_checks import Rank
 
@@ -51,7 +51,7 @@ class Facts(NamedTuple):
 
 
 def claim(
-    store: MonitorParts, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
+    store: MonitorParts, queue: RunQueue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
 ) -> list[Claimed]:
     db, memory = store.db, store.claim_memory
     if not queue.outgoing:
@@ -286,7 +286,7 @@ def _in_turns(db: Database, memory: ClaimMemory, queue: str, *, now_ms: int, run
         memory.probed[queue] = (numbers or list(found))[-1]
     turns = {number: f"{queue}#{number}" for number in numbers}
     numbers = [numbers[position] for position in memory.turns.order(list(turns.values()))]
-    shares = Seats(runs_max).shares([Wish(number, len(found[number])) for number in numbers])
+    shares = Seats(runs_max).shares([OwnerDemand(number, len(found[number])) for number in numbers])
     memory.turns.serve([turns[number] for number, share in zip(numbers, shares, strict=True) if share])
     return [row for number, share in zip(numbers, shares, strict=True) for row in found[number][:share]]
 

@@ -20,7 +20,7 @@ from paceline.core.monitors.checks import OutgoingCheck
 from paceline.core.monitors.definition import Monitor, encode_spec
 from paceline.core.monitors.lists.query import MonitorQuery
 from paceline.core.monitors.load import load_of
-from paceline.core.monitors.put import Limits, NewFacts, OwnerFacts, PutDecision, decide_put, decide_remove
+from paceline.core.monitors.put import NewFacts, OwnerFacts, OwnerLimits, PutDecision, decide_put, decide_remove
 from paceline.core.monitors.stored import StoredMonitor, read_spec
 from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor, RemoveResult
 
@@ -44,7 +44,7 @@ class Judged(NamedTuple):
 def put_monitors(
     store: MonitorParts, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int, firings_max: int = 0
 ) -> list[PutResult]:
-    limits = Limits(monitors_max, firings_max)
+    limits = OwnerLimits(monitors_max, firings_max)
 
     def write(owner: str, items: Sequence[PutMonitor]) -> list[PutResult]:
         return _Puts(store.db, store.numbers, owner, limits, now_ms=now_ms).write(items)
@@ -138,7 +138,7 @@ def _by_owner(db: Database, writes: Sequence[W], write: Callable[[str, Sequence[
 class _Puts:
     """Decides on puts of distinct monitors of one owner, and again if a stored item has changed before the write."""
 
-    def __init__(self, db: Database, numbers: Numbers, owner: str, limits: Limits, *, now_ms: int) -> None:
+    def __init__(self, db: Database, numbers: Numbers, owner: str, limits: OwnerLimits, *, now_ms: int) -> None:
         self._db = db
         self._numbers = numbers
         self._owner = owner

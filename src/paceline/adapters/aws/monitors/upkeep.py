@@ -24,7 +24,15 @@ from paceline.adapters.aws.monitors.settlements import come_to_front
 from paceline.adapters.aws.monitors.transactions import Act, transact_acts
 from paceline.adapters.aws.uptime import fold_monitor
 from paceline.core.daemons import Leases
-from paceline.core.monitors.leases import EXPIRED, TERMINAL, Moment, Waits, has_expired, pulled_back, waits
+from paceline.core.monitors.leases import (
+    EXPIRED,
+    TERMINAL,
+    LeaseTimes,
+    LongestRunWaits,
+    has_expired,
+    pulled_back,
+    waits,
+)
 from paceline.core.monitors.values import PurgeReport
 from paceline.core.monitors.wait_reasons import OpenTimes, could_start_ms, waiting_since_ms
 from paceline.core.store_status import StoreStatus
@@ -232,8 +240,8 @@ def pull_back_runs(store: MonitorParts, read_ms: Callable[[], int], *, wait_ms_m
     return moved
 
 
-def _pulled(run: Item, *, now_ms: int, waits: Waits) -> Action | None:
-    moved = pulled_back(run["state"], Moment(run["at"], run.get("started_ms")), now_ms=now_ms, waits=waits)
+def _pulled(run: Item, *, now_ms: int, waits: LongestRunWaits) -> Action | None:
+    moved = pulled_back(run["state"], LeaseTimes(run["at"], run.get("started_ms")), now_ms=now_ms, waits=waits)
     if moved is None:
         return None
     change = "SET #at = :to, #started_ms = :now" if run["state"] == "out" else "SET #at = :to, #from_ms = :to"
@@ -243,7 +251,7 @@ def _pulled(run: Item, *, now_ms: int, waits: Waits) -> Action | None:
     return update(RUNS, key_of(run), change, when=AS_SEEN, **values)
 
 
-def _pull_back_behind(db: Database, fronts: Sequence[Item], *, now_ms: int, waits: Waits) -> int:
+def _pull_back_behind(db: Database, fronts: Sequence[Item], *, now_ms: int, waits: LongestRunWaits) -> int:
     """Move runs behind the fronts. A run that only waits for the one before it does not wait for the clock."""
     lanes = db.get_many(RUNS, [keys.lane_key(run["generation"]) for run in fronts]).values()
     change, when = "SET #from_ms = :latest", "attribute_not_exists(#shard) AND #from_ms > :latest"
@@ -252,7 +260,7 @@ def _pull_back_behind(db: Database, fronts: Sequence[Item], *, now_ms: int, wait
         if lane["front"] == lane["newest"]:
             continue
         for run in _runs_from(db, lane["generation"], lane["front"] + 1, limit=COUNTED_MAX):
-            moved = pulled_back(run["state"], Moment(run["from_ms"], None), now_ms=now_ms, waits=waits)
+            moved = pulled_back(run["state"], LeaseTimes(run["from_ms"], None), now_ms=now_ms, waits=waits)
             if moved is not None and "shard" not in run:
                 acts.append([update(RUNS, key_of(run), change, when=when, latest=moved.at_ms)])
     return sum(transact_acts(db, acts))

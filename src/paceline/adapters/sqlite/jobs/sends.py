@@ -19,11 +19,11 @@ from paceline.core.jobs.send_order import QueuedUser, Turn, next_turns
 from paceline.core.jobs.upkeep import next_send_ms
 from paceline.core.jobs.values import (
     Busy,
-    Ended,
-    Ending,
+    EndResult,
     EndState,
     HeldState,
-    Progress,
+    MeasurementEnd,
+    MeasurementProgress,
     RefusalEffect,
     SendCounts,
     SendOutcome,
@@ -280,7 +280,7 @@ def holding(db: Connection, state: HeldState, *, after: int, limit: int) -> list
     return [jobs.stored_measurement(db, row) for row in rows]
 
 
-def note_progress(db: Connection, progress: Sequence[Progress]) -> list[bool]:
+def note_progress(db: Connection, progress: Sequence[MeasurementProgress]) -> list[bool]:
     won = []
     for one in progress:
         there = _out(db, one.handle, one.attempt, transitions.RUNNING) is not None
@@ -298,7 +298,7 @@ def note_progress(db: Connection, progress: Sequence[Progress]) -> list[bool]:
     return won
 
 
-def end(db: Connection, endings: Sequence[Ending], *, now_ms: int) -> list[Ended]:
+def end(db: Connection, endings: Sequence[MeasurementEnd], *, now_ms: int) -> list[EndResult]:
     return [_end_sent(db, ending, now_ms=now_ms) for ending in endings]
 
 
@@ -413,17 +413,17 @@ def _end_unsent(db: Connection, handle: int, end: transitions.EndsUnsent, *, now
     db.execute('UPDATE measurement SET slot = 0, account = NULL, "key" = NULL WHERE id = ?', (handle,))
 
 
-def _end_sent(db: Connection, ending: Ending, *, now_ms: int) -> Ended:
+def _end_sent(db: Connection, ending: MeasurementEnd, *, now_ms: int) -> EndResult:
     out = _out(db, ending.handle, ending.attempt, transitions.RUNNING)
     if out is None:
-        return Ended(won=False)
+        return EndResult(won=False)
     owners = {out.meter: ending.credits}
     overrun = ledger.close_lines(db, hold_of(out.handle, OWNERS_HOLD), owners, now_ms=now_ms)
     beyond = overrun.get(out.meter, 0)
     _record_end(db, out.handle, ending.state, ending.reason, settled=ending.credits - beyond, now_ms=now_ms)
     if ending.frees_slot:
         _let_account_go(db, out, ending.credits, ending.results, now_ms=now_ms)
-    return Ended(won=True, overrun=beyond)
+    return EndResult(won=True, overrun=beyond)
 
 
 def _let_account_go(db: Connection, out: _Out, credits_spent: int, results: int, *, now_ms: int) -> None:

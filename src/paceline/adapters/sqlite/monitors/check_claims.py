@@ -23,7 +23,7 @@ from paceline.core.monitors.checks import Check
 from paceline.core.monitors.claim import may_start
 from paceline.core.monitors.places import Places, Seats
 from paceline.core.monitors.values import Claimed
-from paceline.core.monitors.waiting_checks import Chosen, Rank, Waiting
+from paceline.core.monitors.waiting_checks import Chosen, Rank, WaitingChecks
 
 ASIDE_MS = 30_000
 """After this time any process may start a run that left the queue without starting. The process that set it aside
@@ -75,7 +75,7 @@ class CheckQueue:
 
     def forget(self) -> None:
         """Start like a new process, after a claim that was not committed."""
-        self._waiting = Waiting()
+        self._waiting = WaitingChecks()
         self._seen = -1
         """Runs up to this number were read."""
         self._order: dict[int, None] = {}

@@ -29,9 +29,9 @@ from paceline.adapters.sqlite.monitors.owner_queues import (
 from paceline.adapters.sqlite.monitors.runs import count_out, out_of
 from paceline.core.monitors.checks import Check
 from paceline.core.monitors.claim import HOLD_MS, TakeFacts, may_start, may_take
-from paceline.core.monitors.places import Seats, Wish, target_of
+from paceline.core.monitors.places import OwnerDemand, Seats, target_of
 from paceline.core.monitors.stored import read_spec
-from paceline.core.monitors.values import Claimed, Queue
+from paceline.core.monitors.values import Claimed, RunQueue
 from paceline.core.monitors.wait_reasons import HELD
 from paceline.core.monitors.waiting_checks import Rank
 
@@ -82,7 +82,7 @@ class Candidate(msgspec.Struct, frozen=True, gc=False):
 
 
 def claim(
-    db: Connection, queues: OwnerQueues, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int
+    db: Connection, queues: OwnerQueues, queue: RunQueue, *, now_ms: int, runs_max: int, lease_ms: int
 ) -> list[Claimed]:
     """Claim outgoing runs of one owner, or of all, from the queue of this name."""
     if queue.owner is not None:
@@ -226,7 +226,7 @@ class Leases:
 def _serve(db: Connection, lanes: Sequence[OwnerQueue], seats: Seats, leases: Leases) -> list[Claimed]:
     claimed: list[Claimed] = []
     for _ in range(ROUNDS_MAX):
-        shares = seats.shares([Wish(lane.owner, lane.wanted) for lane in lanes])
+        shares = seats.shares([OwnerDemand(lane.owner, lane.wanted) for lane in lanes])
         served = [(lane, share) for lane, share in zip(lanes, shares, strict=True) if share]
         if not served:
             break

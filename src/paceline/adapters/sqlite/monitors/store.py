@@ -28,7 +28,7 @@ from paceline.adapters.sqlite.monitors.owner_queues import OwnerQueues
 from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.due import Advance
 from paceline.core.monitors.places import Places
-from paceline.core.monitors.values import Change, Claimed, FoldReport, Queue, Reacted, Settlement, Take
+from paceline.core.monitors.values import Change, Claimed, FoldReport, Reacted, RunQueue, Settlement, Take
 from paceline.ports.monitors import Beside
 
 P = ParamSpec("P")
@@ -128,7 +128,7 @@ class SqliteMonitorStore:
     # -- runs
 
     def claim(
-        self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
+        self, queue: RunQueue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
     ) -> list[Claimed]:
         try:
             with self._db.write() as db:
