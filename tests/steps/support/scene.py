@@ -14,7 +14,7 @@ from paceline.core.monitors.schedule import Entry
 from paceline.core.monitors.values import CheckOrder, Finished, PutResult, Run
 from paceline.ports import Store
 from paceline.steps.monitors.define import get_monitor, parse_put, put_monitor
-from paceline.steps.monitors.send import SettleReport, claim_orders, settle
+from paceline.steps.monitors.send import CheckSettleReport, claim_orders, settle
 from paceline.steps.monitors.tick import TickReport, tick
 
 T0_MS = 1_790_000_000_000
@@ -65,7 +65,7 @@ def send_all(store: Store, *, now_ms: int) -> list[str]:
     sent: list[str] = []
     while orders := take(store, now_ms=now_ms):
         sent += [order.run_id for order in orders]
-        report: SettleReport = settle(store, [finish(order, now_ms=now_ms) for order in orders])
+        report: CheckSettleReport = settle(store, [finish(order, now_ms=now_ms) for order in orders])
         assert report.stale == 0
     return sent
 

@@ -37,7 +37,7 @@ from paceline.shells.aws_lambda.ticks import release_or_tell
 from paceline.shells.daemon.batches import Calls
 from paceline.shells.daemon.in_flight import Found, InFlight
 from paceline.shells.daemon.monitors import Checks
-from paceline.steps.batches.call import Sent, make_calls
+from paceline.steps.batches.call import SentCall, make_calls
 from paceline.steps.monitors.send import make_orders
 from paceline.wiring import System, open_caller, open_provider
 
@@ -126,7 +126,7 @@ class SomeCalls(Calls):
         self._providers: Collection[int] | None = None
         self._loop = InFlight(self, clock=system.clock, remote=system.traits.remote)
 
-    def among(self, providers: Collection[int] | None) -> InFlight[Sent, CallResult]:
+    def among(self, providers: Collection[int] | None) -> InFlight[SentCall, CallResult]:
         """Returns the loop that looks for calls to these providers alone; None: to all."""
         self._providers = providers
         return self._loop
@@ -136,7 +136,7 @@ class SomeCalls(Calls):
             return super()._next_ms()
         return min(self._store.ready_of(self._providers).values(), default=None)
 
-    def _claimed(self, **terms: int) -> list[Sent]:
+    def _claimed(self, **terms: int) -> list[SentCall]:
         if self._providers is None:
             return super()._claimed(**terms)
         claimed = self._store.claim_calls_of(self._providers, **terms)

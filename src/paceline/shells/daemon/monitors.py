@@ -21,7 +21,7 @@ from paceline.shells.daemon.polling import Outlook
 from paceline.shells.daemon.store_threads import Fence
 from paceline.steps.monitors.check_secrets import CheckOpener
 from paceline.steps.monitors.react import react_to_all
-from paceline.steps.monitors.send import SettleReport, claim_orders, orders_in_time, settle, settle_and_claim
+from paceline.steps.monitors.send import CheckSettleReport, claim_orders, orders_in_time, settle, settle_and_claim
 from paceline.steps.monitors.tick import next_entries_max, tick
 from paceline.wiring import System
 
@@ -164,7 +164,7 @@ class Checks(Work[CheckOrder, Finished]):
     def show_in_flight(self, count: int) -> None:
         self._metrics.set_in_flight(count)
 
-    def _count(self, ended: Sequence[tuple[CheckOrder, Finished]], report: SettleReport) -> int:
+    def _count(self, ended: Sequence[tuple[CheckOrder, Finished]], report: CheckSettleReport) -> int:
         """Counts outcomes by type first, and looks each name up once: there are thousands of results, and few kinds."""
         settled = {id(item) for item in report.settled} if report.stale or report.again else None
         made = Counter(

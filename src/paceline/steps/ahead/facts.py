@@ -43,7 +43,7 @@ OTHERS = "others"
 UNNAMED = "other providers"
 
 
-class Places(NamedTuple):
+class PlaceSettings(NamedTuple):
     """Settings that say how much can be out at once: checks of a process, checks of one user, sends to RIPE."""
 
     checks: int
@@ -51,7 +51,7 @@ class Places(NamedTuple):
     sends: int
 
 
-class Asked(NamedTuple):
+class LoadAndLimits(NamedTuple):
     """Load and limits of a kind.
 
     ``left_out``: monitors that could not be counted in time. ``complete`` False: not everything was read.
@@ -63,7 +63,7 @@ class Asked(NamedTuple):
     complete: bool = True
 
 
-def all_monitors(store: Store, span: Span, places: Places, *, processes: int, now_ms: int) -> Asked:
+def all_monitors(store: Store, span: Span, places: PlaceSettings, *, processes: int, now_ms: int) -> LoadAndLimits:
     """Return the firings of everybody's monitors, from the counts alone."""
     circles = CIRCLES.page(store, limit=CADENCES_MAX)
     counts = CADENCES.page(store, limit=CADENCES_MAX)
@@ -78,10 +78,10 @@ def all_monitors(store: Store, span: Span, places: Places, *, processes: int, no
     monitors = store.monitors_by_generation([row.entry.generation for row in some])
     capacity = places.checks * max(1, processes) * _a_minute(_usual_ms(store, list(monitors.values()), now_ms=now_ms))
     parts, left_out = _firings(_merged(loads), span)
-    return Asked(parts, [Limit("monitors", "", [rounded(capacity)] * span.minutes)], left_out, complete)
+    return LoadAndLimits(parts, [Limit("monitors", "", [rounded(capacity)] * span.minutes)], left_out, complete)
 
 
-def own_monitors(store: Store, owner: str, span: Span, places: Places, *, now_ms: int) -> Asked:
+def own_monitors(store: Store, owner: str, span: Span, places: PlaceSettings, *, now_ms: int) -> LoadAndLimits:
     """Return the firings of one user's monitors, from their definitions."""
     found: Counter[Counted] = Counter()
     sample: list[Monitor] = []
@@ -96,10 +96,10 @@ def own_monitors(store: Store, owner: str, span: Span, places: Places, *, now_ms
         by_key.setdefault(key, {})[bucket] = count
     parts, left_out = _firings([load_of_key(key, counts) for key, counts in by_key.items()], span)
     capacity = places.checks_of_one * _a_minute(_usual_ms(store, sample, now_ms=now_ms))
-    return Asked(parts, [Limit("monitors", "", [rounded(capacity)] * span.minutes)], left_out, read < OWN_MAX)
+    return LoadAndLimits(parts, [Limit("monitors", "", [rounded(capacity)] * span.minutes)], left_out, read < OWN_MAX)
 
 
-def all_batches(store: Store, span: Span, *, now_ms: int) -> Asked:
+def all_batches(store: Store, span: Span, *, now_ms: int) -> LoadAndLimits:
     """Return the calls of the planned days, and of those to come, which are assumed to be as large as the newest."""
     batches = store.batches(after="", limit=BATCHES_MAX)
     wanted = [batch for batch in batches if not batch.spec.paused and batch.deleting is None]
@@ -117,10 +117,10 @@ def all_batches(store: Store, span: Span, *, now_ms: int) -> Asked:
         if provider is not None:
             capacity = provider_capacity(provider, latencies.get(provider.number, USUAL_MS))
             limits.append(Limit("batches", name, [capacity] * span.minutes))
-    return Asked(parts, limits, complete=len(batches) < BATCHES_MAX)
+    return LoadAndLimits(parts, limits, complete=len(batches) < BATCHES_MAX)
 
 
-def measurements(store: Store, span: Span, places: Places, *, owner: str | None, now_ms: int) -> Asked:
+def measurements(store: Store, span: Span, places: PlaceSettings, *, owner: str | None, now_ms: int) -> LoadAndLimits:
     """Return the sends of waiting measurements, by the expected room of the accounts; one owner's, or everybody's."""
     if owner is None:
         counts = store.send_counts()
@@ -137,12 +137,12 @@ def measurements(store: Store, span: Span, places: Places, *, owner: str | None,
         total = [sum(values) for values in zip(*(one.starts for one in sends), strict=True)] if sends else []
         room_for = [sum(values) for values in zip(*(one.capacity for one in sends), strict=True)] if sends else []
         return (
-            Asked([LoadPart("jobs", "RIPE Atlas", "", total)], [Limit("jobs", "", room_for)])
+            LoadAndLimits([LoadPart("jobs", "RIPE Atlas", "", total)], [Limit("jobs", "", room_for)])
             if sends
-            else Asked([], [])
+            else LoadAndLimits([], [])
         )
     parts = [LoadPart("jobs", one.account, one.account, one.starts) for one in sends]
-    return Asked(parts, [Limit("jobs", one.account, one.capacity) for one in sends])
+    return LoadAndLimits(parts, [Limit("jobs", one.account, one.capacity) for one in sends])
 
 
 def provider_capacity(provider: ProviderDefinition, latency_ms: float) -> int:

@@ -52,7 +52,7 @@ class Message(NamedTuple):
         return self.order.handle, self.order.attempt
 
 
-class Ended(NamedTuple):
+class DeliveryResult(NamedTuple):
     """Result of a try. ``over``: no further one follows, because this one succeeded or was the last."""
 
     alert: Alert
@@ -90,7 +90,7 @@ def begin_deliveries(
     return Begun(messages, len(due))
 
 
-def end_deliveries(store: Store, ended: Sequence[tuple[Message, CallResult]]) -> list[Ended]:
+def end_deliveries(store: Store, ended: Sequence[tuple[Message, CallResult]]) -> list[DeliveryResult]:
     """Write the results of tries. Only a 2xx is a success; a redirect is not followed."""
     by_alert: dict[str, list[tuple[Message, CallResult]]] = {}
     for one in ended:
@@ -264,10 +264,10 @@ def _after(record: AlertRecord, ended: Sequence[tuple[Message, CallResult]]) -> 
     return telling.with_deliveries(record, after) if after != record.deliveries else None
 
 
-def _ended(message: Message, result: CallResult) -> Ended:
+def _ended(message: Message, result: CallResult) -> DeliveryResult:
     ok = _is_ok(result)
     over = ok or message.tries >= TRIES_MAX
-    return Ended(message.record.alert, message.channel, message.tries, ok, over, "" if ok else _reason(result))
+    return DeliveryResult(message.record.alert, message.channel, message.tries, ok, over, "" if ok else _reason(result))
 
 
 def _is_ok(result: CallResult) -> bool:

@@ -44,7 +44,7 @@ class Known(msgspec.Struct, frozen=True, gc=False):
     problem: str
 
 
-class Sent(msgspec.Struct, frozen=True, gc=False):
+class SentCall(msgspec.Struct, frozen=True, gc=False):
     """A call that is out, with the values that its settlement and the figures need."""
 
     call: Call
@@ -58,8 +58,8 @@ class Sent(msgspec.Struct, frozen=True, gc=False):
         return self.call.handle, self.call.attempt
 
 
-class SettleReport(NamedTuple):
-    settled: list[tuple[Sent, CallSettlement]]
+class CallSettleReport(NamedTuple):
+    settled: list[tuple[SentCall, CallSettlement]]
     stale: int
     """Number of results that came after their lease had run out and were refused."""
 
@@ -110,21 +110,21 @@ class ProviderBook:
         )
 
 
-def claim_calls(store: BatchStore, book: ProviderBook, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Sent]:
+def claim_calls(store: BatchStore, book: ProviderBook, *, now_ms: int, runs_max: int, lease_ms: int) -> list[SentCall]:
     """Return the calls to be made now; runs that must not be sent are settled at once."""
     return make_calls(
         store, book, store.claim_calls(now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms), now_ms=now_ms
     )
 
 
-def calls_in_time(sent: Iterable[Sent], *, now_ms: int) -> tuple[list[Sent], list[Sent]]:
+def calls_in_time(sent: Iterable[SentCall], *, now_ms: int) -> tuple[list[SentCall], list[SentCall]]:
     """Divide the calls into those to make now, and those to give back because they may outlive their lease."""
     return sort_out(sent, lambda one: Leased(one.lease_until_ms, one.call.timeout_ms), now_ms=now_ms)
 
 
 def settle_calls(
-    store: BatchStore, sent: Mapping[Fence, Sent], results: Sequence[CallResult], *, chance: Callable[[], float]
-) -> SettleReport:
+    store: BatchStore, sent: Mapping[Fence, SentCall], results: Sequence[CallResult], *, chance: Callable[[], float]
+) -> CallSettleReport:
     """Record the results of calls; ``sent`` has each call by its handle and attempt."""
     calls, settlements = _judge(sent, results, chance)
     return _report(calls, settlements, store.settle_calls(settlements) if settlements else [])
@@ -133,14 +133,14 @@ def settle_calls(
 def settle_and_claim(
     store: BatchStore,
     book: ProviderBook,
-    sent: Mapping[Fence, Sent],
+    sent: Mapping[Fence, SentCall],
     results: Sequence[CallResult],
     *,
     chance: Callable[[], float],
     now_ms: int,
     runs_max: int,
     lease_ms: int,
-) -> tuple[SettleReport, list[Sent]]:
+) -> tuple[CallSettleReport, list[SentCall]]:
     """Settle and claim in one act: with one call at a time, that halves the cost of each."""
     calls, settlements = _judge(sent, results, chance)
     won, claimed = store.settle_and_claim_calls(settlements, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
@@ -148,8 +148,8 @@ def settle_and_claim(
 
 
 def _judge(
-    sent: Mapping[Fence, Sent], results: Sequence[CallResult], chance: Callable[[], float]
-) -> tuple[list[Sent], list[CallSettlement]]:
+    sent: Mapping[Fence, SentCall], results: Sequence[CallResult], chance: Callable[[], float]
+) -> tuple[list[SentCall], list[CallSettlement]]:
     calls = [sent[item.handle, item.attempt] for item in results]
     settlements = [
         settle_call(of.call, item, of.policy, chance=chance()) for of, item in zip(calls, results, strict=True)
@@ -157,14 +157,14 @@ def _judge(
     return calls, settlements
 
 
-def _report(calls: Sequence[Sent], settlements: Sequence[CallSettlement], won: Sequence[bool]) -> SettleReport:
+def _report(calls: Sequence[SentCall], settlements: Sequence[CallSettlement], won: Sequence[bool]) -> CallSettleReport:
     settled = [(of, item) for of, item, ok in zip(calls, settlements, won, strict=True) if ok]
-    return SettleReport(settled, len(settlements) - len(settled))
+    return CallSettleReport(settled, len(settlements) - len(settled))
 
 
-def make_calls(store: BatchStore, book: ProviderBook, claimed: Sequence[ClaimedCall], *, now_ms: int) -> list[Sent]:
+def make_calls(store: BatchStore, book: ProviderBook, claimed: Sequence[ClaimedCall], *, now_ms: int) -> list[SentCall]:
     """Return the calls of claimed runs; runs that must not be sent are settled at once."""
-    sent: list[Sent] = []
+    sent: list[SentCall] = []
     refused: list[CallSettlement] = []
     theirs: list[Fence] = []
     for item in claimed:
@@ -176,7 +176,7 @@ def make_calls(store: BatchStore, book: ProviderBook, claimed: Sequence[ClaimedC
         if isinstance(built, CallRefusal):
             refused.append(_refused(item, built, known, now_ms=now_ms))
         else:
-            sent.append(Sent(built, known.id, known.policy, item.due_ms, item.lease_until_ms))
+            sent.append(SentCall(built, known.id, known.policy, item.due_ms, item.lease_until_ms))
     if refused:
         store.settle_calls(refused)
     if theirs:

@@ -26,7 +26,7 @@ from paceline.ports import Atlas, Clock, JobStore, Vault
 from paceline.steps.jobs import account_queries
 from paceline.steps.jobs.counting import Watch, count_results
 
-__all__ = ["Followed", "FollowedEnd", "Watch", "finish", "follow"]
+__all__ = ["FollowReport", "FollowedEnd", "Watch", "finish", "follow"]
 
 T = TypeVar("T")
 PAGE = 500
@@ -58,7 +58,7 @@ class UnknownStatus(NamedTuple):
     status: int
 
 
-class Followed(NamedTuple):
+class FollowReport(NamedTuple):
     """Report of one pass.
 
     ``looked``: measurements whose status was read. ``missing``: definitions that RIPE's list does not show.
@@ -80,11 +80,11 @@ class Followed(NamedTuple):
     """End of the pause that RIPE asked for, until which it is asked nothing."""
 
 
-def follow(store: JobStore, atlas: Atlas, vault: Vault, watch: Watch, *, clock: Clock) -> Followed:
+def follow(store: JobStore, atlas: Atlas, vault: Vault, watch: Watch, *, clock: Clock) -> FollowReport:
     """Make one pass over all measurements that hold a slot. A slot is freed once both RIPE and Paceline ended it."""
     now_ms = clock.now_ms()
     if now_ms < watch.paused_until_ms <= now_ms + RETRY_AFTER_MS_MAX:
-        return Followed(paused_until_ms=watch.paused_until_ms)
+        return FollowReport(paused_until_ms=watch.paused_until_ms)
     items = _held(store)
     watch.keep(items)
     by_account: dict[str, list[StoredMeasurement]] = {}
@@ -132,7 +132,7 @@ class _Tally:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        """Counts by their names in ``Followed``."""
+        """Counts by their names in ``FollowReport``."""
         self.losts = 0
         self.ended: list[FollowedEnd] = []
         self.unknown_statuses: list[UnknownStatus] = []
@@ -151,8 +151,8 @@ class _Tally:
         if account_queries.says_pause(failed):
             self.paused = failed
 
-    def report(self, paused_until_ms: int | None) -> Followed:
-        return Followed(
+    def report(self, paused_until_ms: int | None) -> FollowReport:
+        return FollowReport(
             **self.counts,
             ended=tuple(self.ended),
             unknown_statuses=tuple(self.unknown_statuses),

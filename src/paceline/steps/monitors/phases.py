@@ -24,7 +24,7 @@ from paceline.core.monitors.values import PutMonitor, Reacted
 from paceline.ports import Store
 from paceline.ports.items import GETS_MAX, WRITES_MAX, ItemStore, ItemWrite
 from paceline.ports.monitors import Beside
-from paceline.steps.collection import Collection, Found, find_both, write
+from paceline.steps.collection import Collection, FoundItem, find_both, write
 
 CIRCLES = Collection("phases", Circle)
 HOSTS = Collection("phase-hosts", HostNotes)
@@ -150,8 +150,8 @@ def _count_page(
 class _Known(NamedTuple):
     """A circle and the notes of some hosts on it, as they were read."""
 
-    found: Found[Circle]
-    shards: dict[int, Found[HostNotes]]
+    found: FoundItem[Circle]
+    shards: dict[int, FoundItem[HostNotes]]
     notes: dict[str, HostNote]
 
     @property

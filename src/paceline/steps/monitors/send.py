@@ -29,7 +29,7 @@ class Claims(NamedTuple):
     refused: list[Settlement]
 
 
-class SettleReport(NamedTuple):
+class CheckSettleReport(NamedTuple):
     settled: list[Finished]
     stale: int
     """Number of outcomes that came after their lease had run out and were refused."""
@@ -85,7 +85,7 @@ def settle_and_claim(
     policy: RetryPolicy,
     places: Places | None = None,
     opener: CheckOpener | None = None,
-) -> tuple[SettleReport, list[CheckOrder]]:
+) -> tuple[CheckSettleReport, list[CheckOrder]]:
     """Settle and claim like ``settle`` and ``claim_orders``, in one act: a commit costs more than what it carries."""
     written = _settlements(finished, policy)
     won, claimed = store.settle_and_claim(written, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
@@ -154,10 +154,10 @@ def orders_in_time(
     return sort_out(orders, lambda order: lease(order.lease_until_ms, order.check.timeout), now_ms=now_ms)
 
 
-def settle(store: Store, finished: Sequence[Finished], *, policy: RetryPolicy = ONCE) -> SettleReport:
+def settle(store: Store, finished: Sequence[Finished], *, policy: RetryPolicy = ONCE) -> CheckSettleReport:
     """Record the results of the checks. A failure with attempts left is tried again and settles nothing."""
     if not finished:
-        return SettleReport([], 0)
+        return CheckSettleReport([], 0)
     written = _settlements(finished, policy)
     return _report(finished, written, store.settle(written))
 
@@ -175,13 +175,13 @@ def _settled(item: Finished, policy: RetryPolicy) -> Settlement:
     return item if outcome is item.outcome else Settlement(item.handle, attempt, outcome, item.started_ms, ended_ms)
 
 
-def _report(finished: Sequence[Finished], written: Sequence[Settlement], won: Sequence[bool]) -> SettleReport:
+def _report(finished: Sequence[Finished], written: Sequence[Settlement], won: Sequence[bool]) -> CheckSettleReport:
     if written is finished and all(won):
-        return SettleReport(list(finished), 0)
+        return CheckSettleReport(list(finished), 0)
     rows = list(zip(finished, written, won, strict=True))
     again = [one for _, one, counts in rows if counts and isinstance(one.outcome, Retry)]
     settled = [item for item, one, counts in rows if counts and not isinstance(one.outcome, Retry)]
-    return SettleReport(settled, won.count(False), again)
+    return CheckSettleReport(settled, won.count(False), again)
 
 
 def _settlement(item: Claimed, outcome: Outcome, now_ms: int) -> Settlement:
