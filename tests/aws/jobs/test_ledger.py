@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from paceline.adapters.aws.client.items import Key, delete, update
+from paceline.adapters.aws.client.items import DynamoKey, delete, update
 from paceline.adapters.aws.client.tables import LEDGER
 from paceline.adapters.aws.jobs import keys as jobs_keys
 from paceline.adapters.aws.jobs import meters as jobs_meters
@@ -135,12 +135,12 @@ def test_promise_10_job_whose_process_dies_before_any_request_ends_like_an_undis
         (job_key(1), "ADD #settled :n", "the jobs do not add up"),
         (job_key(1), "ADD #definitions_done :n", "counts or sums"),
         (job_key(1), "ADD #purged :n", "on its way out"),
-        (Key("line", "-"), "ADD #sending :n", "not being sent as are counted"),
+        (DynamoKey("line", "-"), "ADD #sending :n", "not being sent as are counted"),
         (row_key(1 << 14), None, "of no measurement"),
         (job_key(1), None, "of no job"),
     ],
 )
-def test_check_reports_books_that_do_not_add_up(key: Key, change: str | None, words: str) -> None:
+def test_check_reports_books_that_do_not_add_up(key: DynamoKey, change: str | None, words: str) -> None:
     with closing(AwsBench()) as bench:
         account_key_id = people(bench)
         submit(bench.store, submission(1))

@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 
 from paceline.adapters.aws.batches.lanes import LaneItem, lanes_of
 from paceline.adapters.aws.client.connect import code_of
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import Item
 from paceline.adapters.aws.client.queues import BATCH_MAX, Queues, Received
 from paceline.adapters.aws.client.tables import OUTGOING, QUEUES, RUNS, RUNS_FIFO, TICKS, WORK_FIFO
@@ -56,7 +56,7 @@ def depths(queues: Queues) -> dict[str, int]:
 
 
 def replay(
-    db: Database, queues: Queues, *, now_ms: int, limit: int, follow: Callable[[], None]
+    db: DynamoDatabase, queues: Queues, *, now_ms: int, limit: int, follow: Callable[[], None]
 ) -> dict[str, ReplayCounts]:
     """Put back at most ``limit`` messages of each dead queue. Return what became of them, by queue.
 
@@ -71,7 +71,7 @@ def replay(
     return dict(zip(DEAD_QUEUES, db.threads.fan_out(replay_one, DEAD_QUEUES), strict=True))
 
 
-def _replay_queue(db: Database, queues: Queues, name: str, *, now_ms: int, limit: int) -> ReplayCounts:
+def _replay_queue(db: DynamoDatabase, queues: Queues, name: str, *, now_ms: int, limit: int) -> ReplayCounts:
     """Replay each message of one dead queue once: one that comes back in the meantime is not taken again."""
     source = SOURCES[name]
     taking = _Taking(queues, name, limit)
@@ -171,7 +171,7 @@ def _is_batch(body: str) -> bool:
     return isinstance(told, dict) and "DDBStreamBatchInfo" in told
 
 
-def _live(db: Database, source: str, alarms: Sequence[messages.Body], *, now_ms: int) -> list[int | None]:
+def _live(db: DynamoDatabase, source: str, alarms: Sequence[messages.Body], *, now_ms: int) -> list[int | None]:
     """Return the delay with which each is sent again; None if it is stale, because its work was done since."""
     lanes = lanes_of(
         db, {one.provider for one in alarms if isinstance(one, messages.ProviderRelease | messages.CallWake)}

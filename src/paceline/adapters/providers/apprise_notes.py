@@ -25,7 +25,7 @@ TAKEN = 200
 """Status code of a delivered note, the same as a webhook would answer."""
 
 
-class _Out(NamedTuple):
+class _RunningNote(NamedTuple):
     note: AppriseNote
     started_ms: int
     child: int
@@ -51,7 +51,7 @@ class AppriseNotes:
         self._tell = ended
         self._lock = threading.Lock()
         self._child: subprocess.Popen[str] | None = None
-        self._out: dict[tuple[int, int], _Out] = {}
+        self._out: dict[tuple[int, int], _RunningNote] = {}
         self._results: list[CallResult] = []
 
     @property
@@ -90,7 +90,7 @@ class AppriseNotes:
 
     def _note_out(self, note: AppriseNote, *, child: int) -> None:
         with self._lock:
-            self._out[note.handle, note.attempt] = _Out(note, self._clock.now_ms(), child)
+            self._out[note.handle, note.attempt] = _RunningNote(note, self._clock.now_ms(), child)
 
     def _living_child(self) -> subprocess.Popen[str]:
         if self._child is None or self._child.poll() is not None:

@@ -13,7 +13,7 @@ from paceline.adapters.providers import http, tcp, tls
 from paceline.adapters.providers.authorities import find_authorities
 from paceline.adapters.providers.curl import CurlLoop
 from paceline.adapters.providers.dns import DnsLoop
-from paceline.adapters.providers.guard import Guard, Network
+from paceline.adapters.providers.guard import AddressGuard, Network
 from paceline.adapters.providers.transfer import Transfer
 from paceline.core.monitors.checks import DnsCheck, HttpCheck, TcpCheck, TlsCheck
 from paceline.core.monitors.outcome import Done
@@ -37,7 +37,7 @@ class CheckProvider:
         ca_file: Path | None = None,
     ) -> None:
         self._clock = clock
-        self._guard = Guard(allow, own=own)
+        self._guard = AddressGuard(allow, own=own)
         self._authorities = find_authorities(ca_file)
         self._curl: CurlLoop[Transfer] = CurlLoop()
         self._dns = DnsLoop(self._guard, self._end_elsewhere)

@@ -18,7 +18,7 @@ import dns.resolver
 import dns.reversename
 from dns.rdtypes.ANY.TXT import TXT
 
-from paceline.adapters.providers.guard import Guard
+from paceline.adapters.providers.guard import AddressGuard
 from paceline.adapters.providers.transfer import timeout_ms
 from paceline.core.monitors.checks import DnsCheck
 from paceline.core.monitors.outcome import REASON_CHARS_MAX, Done
@@ -39,7 +39,7 @@ class DnsLoop:
     ``report`` is called on the loop's thread, once for each check that ``close`` did not drop.
     """
 
-    def __init__(self, guard: Guard, report: Report) -> None:
+    def __init__(self, guard: AddressGuard, report: Report) -> None:
         self._guard = guard
         self._report = report
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -19,7 +19,7 @@ from paceline.adapters.providers.atlas_lines import Lines
 from paceline.adapters.providers.authorities import Authorities, find_authorities
 from paceline.adapters.providers.calls import parse_retry_after_ms
 from paceline.adapters.providers.faults import fault_words
-from paceline.adapters.providers.guard import Guard, Network
+from paceline.adapters.providers.guard import AddressGuard, Network
 from paceline.adapters.providers.transfer import Transfer
 from paceline.core.durations import format_duration
 from paceline.core.instants import to_ms
@@ -76,7 +76,7 @@ class RipeAtlas:
     ) -> None:
         self._base = url.rstrip("/").removesuffix(API) + API
         self._timeout_ms = timeout_ms
-        self._transfer = _AtlasTransfer(Guard([*allow, *_named_by(url)], own=own), find_authorities(ca_file))
+        self._transfer = _AtlasTransfer(AddressGuard([*allow, *_named_by(url)], own=own), find_authorities(ca_file))
         self._busy = False
 
     def create(self, key: str, measurement: Measurement, body: bytes) -> atlas.Answer:
@@ -271,7 +271,7 @@ class _AtlasTransfer(Transfer):
 
     __slots__ = ("halted", "lines")
 
-    def __init__(self, guard: Guard, authorities: Authorities) -> None:
+    def __init__(self, guard: AddressGuard, authorities: Authorities) -> None:
         self.halted = False
         self.lines: Lines | None = None
         super().__init__(guard, authorities, [])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from paceline.adapters.aws.batches.claims import Claiming, Look, ready_work
+from paceline.adapters.aws.batches.claims import Claiming, LaneRead, ready_work
 from paceline.adapters.aws.batches.lanes import LaneItem, lanes_of
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.unwanted_runs import Wishes
@@ -62,12 +62,12 @@ def _letters(store: BatchParts, number: int, *, now_ms: int) -> list[Letter]:
 
 def _look(
     store: BatchParts, claiming: Claiming, lane: LaneItem, known: KnownPolicy, *, now_ms: int
-) -> tuple[Look, Wishes]:
+) -> tuple[LaneRead, Wishes]:
     look = claiming.look(lane, known, OFFERS_MAX)
     return look, store.facts.wishes(store.db, [run.run for run in look.runs if run.at_ms <= now_ms])
 
 
-def _letter(look: Look, due_ms: int, wishes: Wishes, provider: str) -> Letter:
+def _letter(look: LaneRead, due_ms: int, wishes: Wishes, provider: str) -> Letter:
     run = next(run for run in look.runs if run.due_ms == due_ms)
     record, day = wishes.records[run.run], wishes.day(run.run)
     values = attempt_values(day.batch, record["name"], day.date, due_ms=due_ms, attempt=run.attempt + 1)

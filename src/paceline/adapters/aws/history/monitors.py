@@ -11,7 +11,7 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import Item
 from paceline.adapters.aws.client.tables import RUNS, SCHEDULERS
 from paceline.adapters.aws.monitors.keys import LANE, UPTIME, handle_of
@@ -73,7 +73,7 @@ class _Checks:
         return replace(fact, edited_ms=edited_ms, target=target, outgoing=outgoing, repeatable=may_repeat)
 
 
-def _rollups(db: Database) -> Iterator[tuple[int, tuple[int, int]]]:
+def _rollups(db: DynamoDatabase) -> Iterator[tuple[int, tuple[int, int]]]:
     for item in db.scan(RUNS, filtered="begins_with(#pk, :uptime)", uptime=f"{UPTIME}#"):
         generation = int(item["pk"].partition("#")[2])
         yield generation, (item["counter"], decode_rollup(item["rollup"]).at_ms or 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from paceline.adapters.aws.client.database import Database, Transacted
+from paceline.adapters.aws.client.database import DynamoDatabase, Transacted
 from paceline.adapters.aws.client.items import Action, Item
 from paceline.adapters.aws.jobs.keys import after_move, handle_in, hinted, moved
 from paceline.adapters.aws.jobs.measurement_actions import job_adds, job_ends, row_ends, sums_of
@@ -47,7 +47,7 @@ def holding(store: JobParts, state: HeldState, *, after: int, limit: int) -> lis
     return stored(store.db, pairs[:limit])
 
 
-def _held(database: Database, state: str, handles: Sequence[int]) -> list[tuple[Item, Item]]:
+def _held(database: DynamoDatabase, state: str, handles: Sequence[int]) -> list[tuple[Item, Item]]:
     return [pair for pair in read_measurements(database, handles) if pair[0]["slot"] and pair[0]["state"] == state]
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, delete, padded, put, update
 from paceline.adapters.aws.client.tables import LEDGER
 from paceline.adapters.aws.jobs import keys
@@ -246,7 +246,7 @@ def cost_of(row: Item) -> Cost:
     return Cost(row["credits"], row["results"], row["concurrent"], row["daily_credits"], row["daily_results"])
 
 
-def freshened(database: Database, account: Item, *, now_ms: int) -> Item:
+def freshened(database: DynamoDatabase, account: Item, *, now_ms: int) -> Item:
     """Expire amounts that have left the windows of the account's meters, in separate writes.
 
     Return the account afterwards.
@@ -289,7 +289,7 @@ def day_closing(row: Item, *, settled: int) -> Action:
     )
 
 
-def _expiring(database: Database, account: Item, *, now_ms: int) -> list[Action]:
+def _expiring(database: DynamoDatabase, account: Item, *, now_ms: int) -> list[Action]:
     key = keys.release_key(account["name"], now_ms)
     items = database.page(LEDGER, key.pk, limit=EXPIRED_MAX, first="until#", last=key.sk)
     meters = with_expired(account, releases_in(items), now_ms=now_ms)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import Item
 from paceline.adapters.aws.client.queues import Queues
 from paceline.adapters.aws.client.tables import ITEMS, OUTGOING, TICKS
@@ -23,14 +23,14 @@ from paceline.errors import StoreUnavailable
 from paceline.ports.queue_messages import DELAY_MS_MAX, Alarm, Letter, RunOffer, delay_s, write
 
 
-class AlarmSender:
+class AwsAlarmSender:
     """Sends alarms and offers after each write.
 
     ``sends`` is turned off if something else arms entries, such as their stream, or if loops look by themselves;
     ``offers`` if no checker reads the outgoing queue.
     """
 
-    def __init__(self, queues: Queues, db: Database) -> None:
+    def __init__(self, queues: Queues, db: DynamoDatabase) -> None:
         self.sends = True
         self.offers = True
         self.unsent = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import Item
 from paceline.adapters.aws.client.tables import ITEMS
 from paceline.adapters.aws.monitors import keys
@@ -48,7 +48,7 @@ def changes(store: MonitorParts, *, limit: int, now_ms: int) -> list[Change]:
     return told
 
 
-def count_changes(db: Database) -> int:
+def count_changes(db: DynamoDatabase) -> int:
     def count(shard: int) -> int:
         return db.count(ITEMS, keys.changes_of(shard), limit=COUNTED_MAX, first="0")
 
@@ -60,7 +60,7 @@ def is_there(monitor: Item | None, user: Item | None, *, generation: int, number
     return monitor is not None and user is not None and monitor["generation"] == generation and user["number"] == number
 
 
-def _recorded(db: Database, *, limit: int) -> list[Item]:
+def _recorded(db: DynamoDatabase, *, limit: int) -> list[Item]:
     shards = range(keys.CHANGE_SHARDS)
     pages = db.threads.fan_out(lambda shard: db.page(ITEMS, keys.changes_of(shard), limit=limit), shards)
     return [row for page in pages for row in page]

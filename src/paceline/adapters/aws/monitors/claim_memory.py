@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import Item, Key, update
+from paceline.adapters.aws.client.database import DynamoDatabase
+from paceline.adapters.aws.client.items import DynamoKey, Item, update
 from paceline.adapters.aws.client.tables import RUNS
 from paceline.core.monitors.places import Turns
 from paceline.core.monitors.waiting_checks import WaitingChecks
@@ -88,7 +88,7 @@ class NotedReasons:
     def __init__(self) -> None:
         self._noted: dict[str, tuple[dict[str, str], int]] = {}
 
-    def note(self, db: Database, reasons: Mapping[tuple[str, str], str], *, now_ms: int) -> None:
+    def note(self, db: DynamoDatabase, reasons: Mapping[tuple[str, str], str], *, now_ms: int) -> None:
         """Write why checks still wait after a claim, given by owner and target."""
         found: dict[str, dict[str, str]] = {}
         for (owner, target), reason in reasons.items():
@@ -113,7 +113,7 @@ class NotedReasons:
         return before == reasons and abs(now_ms - noted_ms) < NOTE_MS
 
 
-def read_reasons(db: Database, owner: str) -> Reasons:
+def read_reasons(db: DynamoDatabase, owner: str) -> Reasons:
     """Return the reasons last written for the owner's checks; empty if they only wait for their turn."""
     item = db.get(RUNS, _key(owner))
     if item is None:
@@ -124,7 +124,7 @@ def read_reasons(db: Database, owner: str) -> Reasons:
     return msgspec.json.decode(item["reasons"], type=dict[str, str])
 
 
-def _write(db: Database, owner: str, reasons: Reasons, *, now_ms: int) -> None:
+def _write(db: DynamoDatabase, owner: str, reasons: Reasons, *, now_ms: int) -> None:
     """Write an owner's reasons. The function that claims may not delete items; DynamoDB removes expired ones."""
     change = "SET #reasons = :reasons, #noted_ms = :noted_ms, #expires_s = :expires_s"
     times = {"noted_ms": now_ms, "expires_s": now_ms // 1_000 + KEPT_S}
@@ -132,5 +132,5 @@ def _write(db: Database, owner: str, reasons: Reasons, *, now_ms: int) -> None:
     db.write(update(RUNS, _key(owner), change, when="", reasons=text, **times))
 
 
-def _key(owner: str) -> Key:
-    return Key(f"places#{owner}", "-")
+def _key(owner: str) -> DynamoKey:
+    return DynamoKey(f"places#{owner}", "-")

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from paceline.adapters.aws.cache.index_cache import IndexCache
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.expiry import Retention
 from paceline.adapters.aws.client.items import PRESENT, Action, Item, update
 from paceline.adapters.aws.client.tables import EXPIRES, RUNS
 from paceline.adapters.aws.monitors import keys
-from paceline.adapters.aws.monitors.alarm_sender import AlarmSender
+from paceline.adapters.aws.monitors.alarm_sender import AwsAlarmSender
 from paceline.adapters.aws.monitors.alerting.health import HEALTH_ACTIONS_MAX, Following
 from paceline.adapters.aws.monitors.claims import claim, facts_of
 from paceline.adapters.aws.monitors.parts import MonitorParts
@@ -64,7 +64,7 @@ def settle_and_claim(
     return won, claim(store, CHECKS, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
 
 
-class Ending(NamedTuple):
+class SettledAttempt(NamedTuple):
     """The end of a run, if its lease still holds. ``state`` is None if it does not end but is tried again.
 
     ``started_ms`` is for the run behind it, which keeps to its monitor's pace.
@@ -86,7 +86,7 @@ class Endings:
     second round writes the effects on health, too.
     """
 
-    def __init__(self, db: Database, settlements: Sequence[Settlement]) -> None:
+    def __init__(self, db: DynamoDatabase, settlements: Sequence[Settlement]) -> None:
         self._db = db
         self._endings = [_ending(item, db.retention) for item in settlements]
         self._health = Following(db, settlements)
@@ -127,7 +127,7 @@ class Endings:
             if happened and ending.state is not None:
                 checks.moved(keys.check_queue(ending.generation), keys.runs_of(ending.generation), None)
 
-    def offer(self, sender: AlarmSender) -> list[Item]:
+    def offer(self, sender: AwsAlarmSender) -> list[Item]:
         """Offer runs that came to the front or are tried again to checkers that read the queue. Return these runs."""
         item_keys = [
             keys.run_key(ending.generation, self._coming(position))
@@ -235,7 +235,7 @@ def come_to_front(generation: int, counter: int) -> Action:
     return update(RUNS, keys.run_key(generation, counter), "SET #shard = #queue, #at = #from_ms", when=PRESENT)
 
 
-def _ending(item: Settlement, retention: Retention) -> Ending:
+def _ending(item: Settlement, retention: Retention) -> SettledAttempt:
     generation, counter = keys.split_handle(item.handle)
     outcome, key = item.outcome, keys.run_key(generation, counter)
     fence: dict[str, Any] = {"out": "out", "attempt": item.attempt, "ended": item.ended_ms}
@@ -244,11 +244,11 @@ def _ending(item: Settlement, retention: Retention) -> Ending:
         change = "SET #state = :retry, #at = :again, #reason = :reason"
         values: dict[str, Any] = {"retry": "retry", "again": outcome.not_before_ms, "reason": outcome.reason}
         again = update(RUNS, key, change, when=when, **values, **fence)
-        return Ending(generation, counter, None, again, item.ended_ms, item.started_ms)
+        return SettledAttempt(generation, counter, None, again, item.ended_ms, item.started_ms)
     end = ended(item)
     facts = {name: value for name, value in end._asdict().items() if name in _STORED and value is not None}
     facts[EXPIRES] = retention.run_s(item.ended_ms)
     sets = ", ".join(f"#{name} = :{name}" for name in facts)
     change = f"SET {sets}, #ended_ms = :ended REMOVE #shard, #at"
     action = update(RUNS, key, change, when=when, **facts, **fence)
-    return Ending(generation, counter, end.state, action, item.ended_ms, item.started_ms)
+    return SettledAttempt(generation, counter, end.state, action, item.ended_ms, item.started_ms)

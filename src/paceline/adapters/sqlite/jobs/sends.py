@@ -34,7 +34,7 @@ TURNS_PAGE = 64
 """Users that are read together from the queue of users."""
 
 
-class _Out(NamedTuple):
+class _SentRow(NamedTuple):
     """A measurement that is sent or followed, with the fields that a transition needs."""
 
     handle: int
@@ -371,7 +371,7 @@ def _usable(db: Connection, account: str, key: int, *, now_ms: int) -> tuple[int
     return tuple(numbers) if usable else None
 
 
-def _out(db: Connection, handle: int, attempt: int, states: Collection[str]) -> _Out | None:
+def _out(db: Connection, handle: int, attempt: int, states: Collection[str]) -> _SentRow | None:
     row: tuple[Any, ...] | None = db.execute(
         """SELECT measurement.id, attempt, measurement.owner, state, stopping, lookups, account, "key", job.meter,
                   credits, results, concurrent, daily_credits, daily_results
@@ -381,10 +381,10 @@ def _out(db: Connection, handle: int, attempt: int, states: Collection[str]) -> 
     ).fetchone()
     if row is None or row[3] not in states:
         return None
-    return _Out._make((*row[:9], Cost(*row[9:])))
+    return _SentRow._make((*row[:9], Cost(*row[9:])))
 
 
-def _note_sent(db: Connection, out: _Out, atlas_ids: tuple[int, ...], *, now_ms: int) -> None:
+def _note_sent(db: Connection, out: _SentRow, atlas_ids: tuple[int, ...], *, now_ms: int) -> None:
     assert len(atlas_ids) == out.cost.concurrent
     body, intent_ms = db.execute("SELECT body, intent_ms FROM measurement WHERE id = ?", (out.handle,)).fetchone()
     measurement = parse_stored_measurement(body)
@@ -401,7 +401,7 @@ def _note_sent(db: Connection, out: _Out, atlas_ids: tuple[int, ...], *, now_ms:
     accounts.clear_effects(db, account_number=out.account, targets=targets_of(measurement), now_ms=now_ms)
 
 
-def _refund_account(db: Connection, out: _Out, *, now_ms: int) -> None:
+def _refund_account(db: Connection, out: _SentRow, *, now_ms: int) -> None:
     ledger.refund_all(db, hold_of(out.handle, out.attempt), now_ms=now_ms)
     accounts.move_balance(db, out.account, out.cost.daily_credits)
 
@@ -426,7 +426,7 @@ def _end_sent(db: Connection, ending: MeasurementEnd, *, now_ms: int) -> EndResu
     return EndResult(won=True, overrun=beyond)
 
 
-def _let_account_go(db: Connection, out: _Out, credits_spent: int, results: int, *, now_ms: int) -> None:
+def _let_account_go(db: Connection, out: _SentRow, credits_spent: int, results: int, *, now_ms: int) -> None:
     """Settle what the account holds for the measurement, and free its slot."""
     row = db.execute("SELECT concurrent, results, credits FROM account WHERE id = ?", (out.account,)).fetchone()
     settled = transitions.account_actual(out.cost, credits_spent=credits_spent, results=results)

@@ -16,7 +16,14 @@ from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.keys import CHECKS_LANE, LANE_BITS, NEVER_MS
 from paceline.adapters.sqlite.monitors.definitions import last_change
 from paceline.adapters.sqlite.monitors.entries import integers
-from paceline.adapters.sqlite.monitors.outgoing_claims import CLEAR, OPEN_FACTS, OWNER, Candidate, Leases, check_of
+from paceline.adapters.sqlite.monitors.outgoing_claims import (
+    CLEAR,
+    OPEN_FACTS,
+    OWNER,
+    Candidate,
+    ClaimDecisions,
+    check_of,
+)
 from paceline.adapters.sqlite.monitors.owner_queues import looked_max
 from paceline.adapters.sqlite.monitors.runs import count_out, out_of
 from paceline.core.monitors.checks import Check
@@ -104,7 +111,7 @@ class CheckQueue:
         if self._seen < 0:
             db.execute("DELETE FROM check_wait")
         self._seen = max(self._seen, position)
-        seats, leases = Seats(runs_max, places), Leases(now_ms=now_ms, lease_ms=lease_ms)
+        seats, leases = Seats(runs_max, places), ClaimDecisions(now_ms=now_ms, lease_ms=lease_ms)
         back = self._read_back(db, leases, limit=looked_max(runs_max)) if ready_ms <= now_ms else []
         self._line_up(db, [run for run in back if run[0] not in self._aside], self._read_new(db, tail))
         self._aside.update([run[0] for run in back])
@@ -121,7 +128,7 @@ class CheckQueue:
         self._tell(db, seats, now_ms=now_ms)
         return claimed
 
-    def _read_back(self, db: Connection, leases: Leases, *, limit: int) -> list[Run]:
+    def _read_back(self, db: Connection, leases: ClaimDecisions, *, limit: int) -> list[Run]:
         """Read runs that come back: retries, expired leases, caught-up and unparked runs, those others set aside.
 
         Return those that may start; the others are parked or held.
@@ -199,7 +206,7 @@ class CheckQueue:
             place = self._pairs.setdefault((owner, target), (owner, target))
             known[generation] = (place, revision, monitor, check, attempts)
 
-    def _start(self, db: Connection, chosen: Sequence[Chosen], leases: Leases, seats: Seats) -> None:
+    def _start(self, db: Connection, chosen: Sequence[Chosen], leases: ClaimDecisions, seats: Seats) -> None:
         """Lease the chosen runs that still wait: some may have been claimed elsewhere or ended in the meantime."""
         if not chosen:
             return
@@ -219,7 +226,7 @@ class CheckQueue:
             if run[0] not in started:
                 seats.take(owner, target, -1)
 
-    def _lease_plain(self, db: Connection, runs: list[Run], handles: list[int], leases: Leases) -> None:
+    def _lease_plain(self, db: Connection, runs: list[Run], handles: list[int], leases: ClaimDecisions) -> None:
         """Lease runs that may simply start, which are nearly all. Fast path of core.monitors.claim.may_start."""
         until_ms = leases.until_ms
         if (change := last_change(db)) != self._change:
@@ -307,7 +314,7 @@ class CheckQueue:
         self._told, self._told_ms = reasons, now_ms
 
 
-def _judge(db: Connection, handles: Sequence[int], leases: Leases) -> None:
+def _judge(db: Connection, handles: Sequence[int], leases: ClaimDecisions) -> None:
     """Lease, park or hold runs that a claim looked at before or that may not start now."""
     rows = db.execute(
         f"""SELECT {OPEN_FACTS}, EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle)

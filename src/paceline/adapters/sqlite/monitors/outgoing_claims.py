@@ -93,7 +93,7 @@ def claim(
         picked = queues.pick(db, queue.name, now_ms=now_ms, runs_max=runs_max)
     _rest_disabled(db, picked, now_ms)
     picked = [lane for lane in picked if not lane.disabled]
-    claimed = _serve(db, picked, Seats(runs_max), Leases(now_ms=now_ms, lease_ms=lease_ms))
+    claimed = _serve(db, picked, Seats(runs_max), ClaimDecisions(now_ms=now_ms, lease_ms=lease_ms))
     if queue.owner is None:
         queues.note(picked)
     _write_lanes(db, picked)
@@ -126,14 +126,14 @@ def take(db: Connection, handle: int, attempt: int | None, *, now_ms: int, lease
     )
     if settled or may_take(found, attempt=attempt, now_ms=now_ms) != "take":
         return None
-    leases = Leases(now_ms=now_ms, lease_ms=lease_ms)
+    leases = ClaimDecisions(now_ms=now_ms, lease_ms=lease_ms)
     leases.lease(run)
     (claimed,) = leases.write(db)
     db.execute("UPDATE lane SET ready_ms = min(ready_ms, ?) WHERE id = ?", (now_ms + lease_ms, lane))
     return claimed
 
 
-class Leases:
+class ClaimDecisions:
     """Decisions of a claim: runs that are leased, parked behind another of their monitor, or held. Written together."""
 
     def __init__(self, *, now_ms: int, lease_ms: int) -> None:
@@ -223,7 +223,7 @@ class Leases:
         return claimed
 
 
-def _serve(db: Connection, lanes: Sequence[OwnerQueue], seats: Seats, leases: Leases) -> list[Claimed]:
+def _serve(db: Connection, lanes: Sequence[OwnerQueue], seats: Seats, leases: ClaimDecisions) -> list[Claimed]:
     claimed: list[Claimed] = []
     for _ in range(ROUNDS_MAX):
         shares = seats.shares([OwnerDemand(lane.owner, lane.wanted) for lane in lanes])
@@ -241,7 +241,7 @@ def _serve(db: Connection, lanes: Sequence[OwnerQueue], seats: Seats, leases: Le
     return claimed
 
 
-def _look(db: Connection, served: Sequence[tuple[OwnerQueue, int]], leases: Leases) -> None:
+def _look(db: Connection, served: Sequence[tuple[OwnerQueue, int]], leases: ClaimDecisions) -> None:
     """Claim up to its share from each queue: runs that come back and new ones, in order of due time."""
     tails = _read_tails(db, served)
     for (lane, share), tail in zip(served, tails, strict=True):
@@ -302,7 +302,7 @@ def _rank(run: Candidate) -> Rank:
     return run.due_ms, run.generation
 
 
-def _judge(run: Candidate, lane: OwnerQueue, leases: Leases) -> int:
+def _judge(run: Candidate, lane: OwnerQueue, leases: ClaimDecisions) -> int:
     """Start the run if it may. Return 1 if it is claimed, else 0."""
     got = int(leases.start(run))
     lane.got += got

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
-from paceline.adapters.sqlite.database import Connection, Database
+from paceline.adapters.sqlite.database import Connection, SqliteDatabase
 from paceline.adapters.sqlite.items import ItemsInside
 from paceline.adapters.sqlite.methods import cached_peeks, peeks, reads, writes
 from paceline.adapters.sqlite.monitors import advance_on_time as on_time
@@ -49,7 +49,7 @@ def _reads(act: Callable[Concatenate[Connection, Cadences, P], T]) -> Callable[C
 class SqliteMonitorStore:
     """Fills ``ports.MonitorStore``, except for users and upkeep."""
 
-    _db: Database
+    _db: SqliteDatabase
 
     def _remember_monitors(self) -> None:
         """Create the values that this process remembers between calls."""
