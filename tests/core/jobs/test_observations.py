@@ -27,9 +27,9 @@ from paceline.core.jobs.observations import (
     next_count_ms,
     observe,
     price_differences,
+    reported_of,
     retry_count_ms,
     scheduled_of,
-    told_of,
     uncounted,
 )
 from paceline.core.jobs.values import AtlasMeasurement
@@ -119,8 +119,8 @@ def test_measurement_that_ripe_has_no_more_fails_and_one_beyond_counting_keeps_i
     failed = judge_by_count(ITEM, observed, [Gone("404"), 5], now_ms=NOW_MS)
     assert failed == Failed(GONE)
     assert judge_by_count(ITEM, observed, [Beyond("too many"), 5], now_ms=NOW_MS) == Succeeded()
-    assert told_of(observed, [Beyond("too many"), 5]) == ((4, 3), (4, 5))
-    assert told_of(observed) == ((4, 3), (4, 0))
+    assert reported_of(observed, [Beyond("too many"), 5]) == ((4, 3), (4, 5))
+    assert reported_of(observed) == ((4, 3), (4, 0))
 
 
 def test_missing_results_settle_nothing_before_ripe_should_have_listed_the_measurement() -> None:

@@ -277,4 +277,4 @@ def test_changing_one_account_at_a_time_gives_the_same_pool(found: list[Account]
     ranks = [one.rank for one in pool.ready]
     assert ranks == sorted(ranks)
     assert {one.id for one in pool.ready} == {one.id for one in make_pool(found).ready}
-    assert {one.id for one, _ in pool.aside} == {one.id for one, _ in make_pool(found).aside}
+    assert {one.id for one, _ in pool.unusable} == {one.id for one, _ in make_pool(found).unusable}

@@ -119,7 +119,7 @@ def test_measurement_behind_another_of_its_size_waits_for_the_slot_after_that() 
 
 def test_measurement_of_a_user_who_is_not_in_the_queue_joins_at_its_end() -> None:
     at = line(user("bob", stored(2, "bob")), accounts=[account(concurrent=FULL)])
-    eta = sent(mine(parked=True, open_ms=NOW_MS + 5), at._replace(aside=1))
+    eta = sent(mine(parked=True, open_ms=NOW_MS + 5), at._replace(not_queued=1))
     assert eta is not None
     assert eta[0] == HOUR_MS - EARLY_MS
     assert eta[1] > HOUR_MS + LATE_MS + ONEOFF_MS

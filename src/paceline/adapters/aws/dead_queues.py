@@ -165,10 +165,10 @@ def _read(source: str, body: str) -> messages.Body | None:
 def _is_batch(body: str) -> bool:
     """Return True if Lambda wrote the message about records of a stream."""
     try:
-        told: Any = msgspec.json.decode(body)
+        document: Any = msgspec.json.decode(body)
     except msgspec.DecodeError:
         return False
-    return isinstance(told, dict) and "DDBStreamBatchInfo" in told
+    return isinstance(document, dict) and "DDBStreamBatchInfo" in document
 
 
 def _live(db: DynamoDatabase, source: str, alarms: Sequence[messages.Body], *, now_ms: int) -> list[int | None]:

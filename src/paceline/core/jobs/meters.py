@@ -239,12 +239,12 @@ def refused(meter: Meter, need: int, *, now_ms: int) -> Meter:
 class CreditBalance(NamedTuple):
     """Credits that an account has left at RIPE, which no new day restores.
 
-    ``free``: less our use that is not booked yet. ``told``: RIPE's newest figure; None if RIPE only said that it is too
-    little.
+    ``free``: less our use that is not booked yet. ``reported``: RIPE's newest figure; None if RIPE only said that it is
+    too little.
     """
 
     free: int
-    told: int | None
+    reported: int | None
     read_ms: int
 
 
@@ -267,7 +267,7 @@ def refuse_balance(known: CreditBalance | None, need: int, *, now_ms: int) -> Cr
     It is below ``need``, until a reading that is asked later.
     """
     free = need - 1 if known is None else min(known.free, need - 1)
-    return CreditBalance(free, None if known is None else known.told, now_ms)
+    return CreditBalance(free, None if known is None else known.reported, now_ms)
 
 
 def balance_ends_ms(balance: CreditBalance, spend: Meter, *, now_ms: int) -> int | None:

@@ -131,7 +131,7 @@ def uncounted(item: StoredMeasurement, observed: Sequence[Observation], counts: 
     return ""
 
 
-def told_of(observed: Sequence[Observation], counts: Sequence[Count] = ()) -> tuple[tuple[int, int], ...]:
+def reported_of(observed: Sequence[Observation], counts: Sequence[Count] = ()) -> tuple[tuple[int, int], ...]:
     """Return status and results of each definition, as they are stored."""
     known: Sequence[Count] = counts or [one.delivered for one in observed]
     return tuple(
@@ -149,10 +149,10 @@ def price_differences(item: StoredMeasurement, observed: Sequence[Observation]) 
     """Return the definitions for which RIPE names another price than expected."""
     found = []
     for one in observed:
-        told = None if one.listed is None else one.listed.credits_per_result
-        if told is not None and unit_differs(item.measurement, one.definition, told):
+        reported = None if one.listed is None else one.listed.credits_per_result
+        if reported is not None and unit_differs(item.measurement, one.definition, reported):
             reckoned = credits_per_result(item.measurement, one.definition)
-            found.append(PriceDiffers(one.atlas_id, told, reckoned))
+            found.append(PriceDiffers(one.atlas_id, reported, reckoned))
     return found
 
 

@@ -283,7 +283,7 @@ class MeasurementProgress(NamedTuple):
 
     handle: int
     attempt: int
-    told: tuple[tuple[int, int], ...]
+    reported: tuple[tuple[int, int], ...]
     scheduled: tuple[int | None, ...] = ()
     """Number of probes of each definition, if RIPE has told it."""
     reason: str | None = None

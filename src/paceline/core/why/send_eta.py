@@ -70,7 +70,7 @@ class SendForecast:
         if self._is_ample(one):
             return Eta(soon_ms, max(soon_ms, self._in_turn_ms(one, start_ms)))
         equal = self._is_equal(one)
-        count = self._most_before(one) if equal else line.queued + line.aside - 1
+        count = self._most_before(one) if equal else line.queued + line.not_queued - 1
         late_ms = self._play(start_ms).at(count, one.cost)
         if late_ms is None:
             return None
@@ -94,12 +94,12 @@ class SendForecast:
         """
         line = self._line
         own = next((user for user in line.users if user.owner == one.owner), None)
-        before, aside = one.before, line.aside - one.parked
+        before, not_queued = one.before, line.not_queued - one.parked
         if own is not None and any(item.cost != one.cost for item in own.first):
             before = max(before, own.queued - (not one.parked))
         passed = sum(item.passed_ms is not None for item in self._items if item.owner != one.owner)
-        hidden = line.unread if before + aside or own is None else 0
-        return place_of(line, one.owner, before + aside) + aside + passed + hidden
+        hidden = line.unread if before + not_queued or own is None else 0
+        return place_of(line, one.owner, before + not_queued) + not_queued + passed + hidden
 
     def _packed_ms(self, one: WaitingSend) -> int:
         """Return how much longer it may wait beside others of another size: until an account is free of them.
@@ -126,7 +126,7 @@ class SendForecast:
         """Return how much all waiting measurements can take of an account: slots, results and credits."""
         costs = [item.cost for item in self._items]
         most = _most([*costs, one.cost])
-        unknown = max(self._line.queued + self._line.aside + 1 - len(costs), 0)
+        unknown = max(self._line.queued + self._line.not_queued + 1 - len(costs), 0)
         amounts = zip(_need(most), *(_need(cost) for cost in costs), strict=True)
         slots, results, spend = (unknown * each + sum(known) for each, *known in amounts)
         return slots, results, spend

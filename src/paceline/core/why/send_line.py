@@ -21,15 +21,15 @@ PLACES_MAX = 10_000
 class SendLine(NamedTuple):
     """Measurements that wait to be sent: ``users`` in the order of turns.
 
-    ``unread``: how many measurements of users behind those are queued. ``aside``: how many are parked or unknown, and
-    may come back to the queue. ``sending``: how many are on their way. ``paused``: RIPE's newest pause for everybody.
-    ``gated``: True if a target of a measurement that was read is full.
+    ``unread``: how many measurements of users behind those are queued. ``not_queued``: how many are parked or unknown,
+    and may come back to the queue. ``sending``: how many are on their way. ``paused``: RIPE's newest pause for
+    everybody. ``gated``: True if a target of a measurement that was read is full.
     """
 
     users: Sequence[QueuedUser]
     pool: Pool
     unread: int = 0
-    aside: int = 0
+    not_queued: int = 0
     sending: int = 0
     paused: Gate | None = None
     gated: bool = False

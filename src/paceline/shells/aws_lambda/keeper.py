@@ -80,7 +80,7 @@ def _health(now: Engine, time: Time) -> dict[str, int]:
     told = 0
     while late.after is not None and time.left_s > PAGE_S:
         late = tell_late(now.store, after=late.after, now_ms=now.now_ms())
-        told += late.told
+        told += late.reported
     return {"flapping": flapping, "late": told}
 
 

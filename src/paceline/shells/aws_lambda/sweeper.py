@@ -46,7 +46,7 @@ def tell_late_runs(now: Engine) -> int:
         if late.after is None:
             break
         late = tell_late(now.store, after=late.after, now_ms=now_ms)
-        told += late.told
+        told += late.reported
     return told
 
 

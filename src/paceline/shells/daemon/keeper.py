@@ -122,8 +122,8 @@ class Keeper:
         self._late_after = late.after or 0
         if late.after is None:
             self._health_ms = now_ms
-        if closed or late.told:
-            log.info("health_told", late=late.told, flapping=closed)
+        if closed or late.reported:
+            log.info("health_told", late=late.reported, flapping=closed)
 
     def _recount_phases(self, now_ms: int) -> None:
         """Recounts phases: a page each turn while a round is in progress."""

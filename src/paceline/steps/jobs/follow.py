@@ -211,7 +211,7 @@ class _AccountPass:
             # A measurement that still runs would deliver, and cost, after it was settled.
             self._stop([one for one in observed if one.may_deliver and one.listed is not None])
         if not self._is_to_count(item, observed, by_status, now_ms):
-            self._note(item, observed, observations.told_of(observed))
+            self._note(item, observed, observations.reported_of(observed))
             return
         if self._tally.is_over or self._tally.counts["counted"] >= COUNTS_MAX:
             self._tally.counts["put_off"] += 1
@@ -256,17 +256,17 @@ class _AccountPass:
         self, item: StoredMeasurement, observed: Sequence[Observation], counts: Sequence[Count], now_ms: int
     ) -> None:
         verdict = observations.judge_by_count(item, observed, counts, now_ms=now_ms)
-        told = observations.told_of(observed, counts)
+        reported = observations.reported_of(observed, counts)
         without = next((one for one in counts if isinstance(one, Gone | Beyond)), None)
         if isinstance(verdict, Ongoing):
-            self._note(item, observed, told)
+            self._note(item, observed, reported)
         elif without is not None:
             self._end_at_the_most(item, observed, verdict, without.reason)
         else:
             self._store.note_progress(
-                [MeasurementProgress(item.handle, item.attempt, told, observations.scheduled_of(observed))]
+                [MeasurementProgress(item.handle, item.attempt, reported, observations.scheduled_of(observed))]
             )
-            delivered = [results for _, results in told]
+            delivered = [results for _, results in reported]
             credits_spent = settle_cost(item.measurement, delivered)
             self._end(item, observed, verdict, credits_spent=credits_spent, results=sum(delivered))
 
@@ -279,7 +279,7 @@ class _AccountPass:
         if not isinstance(by_status, Ongoing) and now_ms >= observations.given_up_ms(item) + COUNT_GIVE_UP_MS:
             self._end_at_the_most(item, observed, by_status, reason)
         else:
-            self._note(item, observed, observations.told_of(observed))
+            self._note(item, observed, observations.reported_of(observed))
 
     def _end_at_the_most(
         self, item: StoredMeasurement, observed: Sequence[Observation], verdict: Verdict, reason: str
@@ -359,14 +359,14 @@ class _AccountPass:
         return account_queries.ask_any(self._store, self._vault, self._account, self._key, question)
 
     def _note(
-        self, item: StoredMeasurement, observed: Sequence[Observation], told: tuple[tuple[int, int], ...]
+        self, item: StoredMeasurement, observed: Sequence[Observation], reported: tuple[tuple[int, int], ...]
     ) -> None:
         scheduled = observations.scheduled_of(observed)
         reason = item.reason if self._in_the_way is None else cut(self._in_the_way)
         known = tuple((one.status, one.delivered) for one in item.atlas)
         learned = any(new not in (None, one.scheduled) for new, one in zip(scheduled, item.atlas, strict=True))
-        if told != known or learned or reason != item.reason:
-            self._progress.append(MeasurementProgress(item.handle, item.attempt, told, scheduled, reason))
+        if reported != known or learned or reason != item.reason:
+            self._progress.append(MeasurementProgress(item.handle, item.attempt, reported, scheduled, reason))
 
 
 def _outcome(item: StoredMeasurement, verdict: Succeeded | Failed) -> tuple[EndState, str]:

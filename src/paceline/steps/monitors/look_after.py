@@ -18,7 +18,7 @@ CLOSED_MAX = 100
 class LateReport(NamedTuple):
     """Number of monitors that were reported late, and where the next page begins; None: the round is over."""
 
-    told: int
+    reported: int
     after: int | None
 
 

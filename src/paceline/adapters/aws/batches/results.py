@@ -185,9 +185,9 @@ def _states(db: DynamoDatabase, entries: Sequence[LedgerRun]) -> dict[int, Item]
     for entry in waiting:
         one = lanes[entry.provider].held.get(entry.due_ms) if entry.provider in lanes else None
         if one is not None and one.run == entry.run:
-            told = {"reason": ""} if one.state == "out" else {}
+            cleared = {"reason": ""} if one.state == "out" else {}
             held = {"state": one.state, "at_ms": one.at_ms, "attempt": one.attempt, "started_ms": one.started_ms}
-            found[entry.run] = found[entry.run] | held | told
+            found[entry.run] = found[entry.run] | held | cleared
     return found
 
 

@@ -284,6 +284,6 @@ def _queue_arn(clients: Clients, name: str) -> str:
     for _ in attempts():
         # A queue that was just made is sometimes not found yet.
         if (url := _queue_url(clients, name)) is not None:
-            told = call(clients.sqs.get_queue_attributes, QueueUrl=url, AttributeNames=["QueueArn"])
-            return str(told["Attributes"]["QueueArn"])
+            answer = call(clients.sqs.get_queue_attributes, QueueUrl=url, AttributeNames=["QueueArn"])
+            return str(answer["Attributes"]["QueueArn"])
     raise StoreUnavailable(f"{name} was made and is not found: run paceline aws init again.")

@@ -37,19 +37,19 @@ def monitor_facts(store: MonitorParts) -> Iterator[Fact]:
         if item["user"] not in names.users:  # all items of a removed user are unreachable, and are deleted bit by bit
             names.changed.add(item["generation"])
     rollups = dict(_rollups(db))
-    told: set[int] = set()
+    seen: set[int] = set()
     ours = db.scan(RUNS, filtered="begins_with(#pk, :monitor)", monitor="m#")
     for pk, group in groupby(ours, key=lambda item: str(item["pk"])):
         generation, items = int(pk.partition("#")[2]), list(group)
         lane = next((item for item in items if item["sk"] == LANE), None)
-        told.add(generation)
-        yield checks.told(_monitor(names, generation, lane, rollups.get(generation)))
+        seen.add(generation)
+        yield checks.with_check(_monitor(names, generation, lane, rollups.get(generation)))
         if generation in entries:
             yield entries[generation]
         runs = [item for item in items if item["sk"] != LANE]
         yield from (_run(item) for item in sorted(runs, key=lambda item: int(item["counter"])))
-    for generation in sorted((names.monitors.keys() | entries.keys() | names.changed) - told):
-        yield checks.told(_monitor(names, generation, None, rollups.get(generation)))
+    for generation in sorted((names.monitors.keys() | entries.keys() | names.changed) - seen):
+        yield checks.with_check(_monitor(names, generation, None, rollups.get(generation)))
         if generation in entries:
             yield entries[generation]
 
@@ -65,7 +65,7 @@ class _Checks:
         facts = (item["updated_ms"], target_of(check), isinstance(check, OutgoingCheck), repeatable(check))
         self._known[item["generation"]] = facts
 
-    def told(self, fact: MonitorFact) -> MonitorFact:
+    def with_check(self, fact: MonitorFact) -> MonitorFact:
         known = self._known.get(fact.generation) if fact.defined else None
         if known is None:
             return fact

@@ -102,8 +102,8 @@ def finish(store: JobParts, *, now_ms: int, limit: int) -> list[StoredJob]:
     items = job_items(store.db, numbers)
     # Their alerts first: if this stops in between, the next pass finds the alerts stored and finishes the jobs.
     ended = stored_jobs(store.db, [item for item in items.values() if item["open"] == 0])
-    told = [alert for job in ended if (alert := job_finished(job, now_ms=now_ms)) is not None]
-    if any(done.won for done in store.db.transact_each([adding(alert, store.db.retention) for alert in told])):
+    alerts = [alert for job in ended if (alert := job_finished(job, now_ms=now_ms)) is not None]
+    if any(done.won for done in store.db.transact_each([adding(alert, store.db.retention) for alert in alerts])):
         store.change_counter.bump(also_self=True)
     won = [_finish(store.db, items[number], now_ms=now_ms) for number in numbers if number in items]
     if any(won):

@@ -65,7 +65,7 @@ def _known(store: JobParts, handles: Sequence[int]) -> dict[int, tuple[Item, Ite
 
 def _note(store: JobParts, one: MeasurementProgress, known: tuple[Item, Item] | None) -> bool:
     for row, job in chances(store.db, known, one.handle, lambda row: _is_ongoing(row, one.attempt)):
-        pairs = zip_longest(atlas_of(row)[: len(one.told)], one.told, one.scheduled)
+        pairs = zip_longest(atlas_of(row)[: len(one.reported)], one.reported, one.scheduled)
         atlas = [list(with_progress(*pair)) for pair in pairs]
         atlas += row["atlas"][len(atlas) :]
         changes: Item = {"atlas": atlas} if atlas != row["atlas"] else {}

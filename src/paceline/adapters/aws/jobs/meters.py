@@ -134,14 +134,14 @@ def balance_of(account: Item) -> CreditBalance | None:
     """Return the credit balance; None if RIPE has not told it: then ``balance_free`` is counted but has no meaning."""
     if "balance_ms" not in account:
         return None
-    told = account["balance_told"]
-    return CreditBalance(account["balance_free"], None if told < 0 else told, account["balance_ms"])
+    reported = account["balance_told"]
+    return CreditBalance(account["balance_free"], None if reported < 0 else reported, account["balance_ms"])
 
 
 def balance_write(account: Item, write: Write, balance: CreditBalance) -> Write:
     """Return the write with this balance set, instead of what the write would add to it."""
-    told = -1 if balance.told is None else max(balance.told, 0)
-    sets = {"balance_free": balance.free, "balance_told": told, "balance_ms": balance.read_ms}
+    reported = -1 if balance.reported is None else max(balance.reported, 0)
+    sets = {"balance_free": balance.free, "balance_told": reported, "balance_ms": balance.read_ms}
     adds = {name: amount for name, amount in write.adds.items() if name != "balance_free"}
     return Write(adds, write.sets | sets, bound=account["v"])
 

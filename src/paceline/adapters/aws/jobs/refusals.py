@@ -66,8 +66,8 @@ def actions_beside(effect: RefusalEffect | None, *, account: str, key: str, seen
             reason, where = rules.quarantine_reason(effect.reason), keys.key_key(account, key_number(key))
             return [update(LEDGER, where, "SET #quarantine = :reason", when=PRESENT, reason=reason)]
         case TypeBarred():
-            told = {"until_ms": effect.until_ms, "reason": effect.reason}
-            return [put(LEDGER, item_at(keys.type_key(account, one), type=one, **told)) for one in effect.types]
+            fields = {"until_ms": effect.until_ms, "reason": effect.reason}
+            return [put(LEDGER, item_at(keys.type_key(account, one), type=one, **fields)) for one in effect.types]
         case TargetFull():
             after = rules.later_target(None if seen is None else _target(seen), effect)
             item = item_at(keys.target_key(after.target), until_ms=after.until_ms)

@@ -29,14 +29,14 @@ def changes(store: MonitorParts, *, limit: int, now_ms: int) -> list[Change]:
     ]
     found = db.get_many(ITEMS, item_keys)
     items = read_entries(db, [row["generation"] for row in rows])
-    told: list[Change] = []
+    changes: list[Change] = []
     for row in rows:
         generation, user = row["generation"], found.get(keys.user_key(row["owner"]))
         monitor = found.get(keys.monitor_key(row["user"], row["monitor"]))
         entry = items.get(generation)
         if not is_there(monitor, user, generation=generation, number=row["user"]):
             monitor = user = None
-        told.append(
+        changes.append(
             Change(
                 seq=row["seq"],
                 generation=generation,
@@ -45,7 +45,7 @@ def changes(store: MonitorParts, *, limit: int, now_ms: int) -> list[Change]:
                 entry=to_entry(entry) if entry else None,
             )
         )
-    return told
+    return changes
 
 
 def count_changes(db: DynamoDatabase) -> int:

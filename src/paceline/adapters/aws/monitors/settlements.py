@@ -35,7 +35,7 @@ def settle(store: MonitorParts, settlements: Sequence[Settlement]) -> list[bool]
     def write(some: list[Settlement]) -> list[bool]:
         batch = Endings(store.db, some)
         won = batch.write()
-        if batch.has_told():
+        if batch.has_stored_alerts():
             store.alerts_added()
         batch.note(checks)
         for run in batch.offer(store.alarms):
@@ -96,7 +96,7 @@ class Endings:
         self._remembered: list[int] = []
         """Positions of good outcomes whose monitors turned out to have a record."""
         self._acts: dict[int, Act] = {}
-        self._told: dict[int, bool] = {}
+        self._has_alerts: dict[int, bool] = {}
 
     def write(self) -> list[bool]:
         self._won = [False] * len(self._endings)
@@ -117,9 +117,9 @@ class Endings:
         for position, happened in zip(positions, won, strict=True):
             self._won[position] = happened
 
-    def has_told(self) -> bool:
+    def has_stored_alerts(self) -> bool:
         """Return True if alerts were stored."""
-        return any(self._won[position] for position, told in self._told.items() if told)
+        return any(self._won[position] for position, has_alerts in self._has_alerts.items() if has_alerts)
 
     def note(self, checks: IndexCache) -> None:
         """Note that these runs have left the index, before those that came to the front are noted."""
@@ -156,7 +156,7 @@ class Endings:
         del items
         if lost[0]:
             return None
-        self._health.note_told(self._acts[position], lost)
+        self._health.note_stored_alerts(self._acts[position], lost)
         lane = self._health.read([position])[position]
         if lane is None or lane["front"] != self._endings[position].counter:
             return None
@@ -212,14 +212,17 @@ class Endings:
         values |= {"ended": ending.ended_ms, "counter": counter, "newest": newest}
         # The lane is as it was read: this run is its front, and no run was made behind it in between.
         when = "#front = :counter AND #newest = :newest"
-        turn = self._health.turn(position)
-        when = f"{when} AND {turn.when}" if turn.when else when
-        change = f"{change}, {turn.sets}" if turn.sets else change
-        change = f"{change} REMOVE {turn.removes}" if turn.removes else change
-        act = [ending.action, update(RUNS, keys.lane_key(generation), change, when=when, **values, **turn.values)]
+        health_write = self._health.health_write(position)
+        when = f"{when} AND {health_write.when}" if health_write.when else when
+        change = f"{change}, {health_write.sets}" if health_write.sets else change
+        change = f"{change} REMOVE {health_write.removes}" if health_write.removes else change
+        act = [
+            ending.action,
+            update(RUNS, keys.lane_key(generation), change, when=when, **values, **health_write.values),
+        ]
         if newest > counter:
             act.append(self._come_to_front(position))
-        self._acts[position], self._told[position] = [*act, *turn.actions], bool(turn.alerts)
+        self._acts[position], self._has_alerts[position] = [*act, *health_write.actions], bool(health_write.alerts)
         return self._acts[position]
 
     def _come_to_front(self, position: int) -> Action:

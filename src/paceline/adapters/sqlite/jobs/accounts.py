@@ -270,8 +270,8 @@ def _balance(db: Connection, name: str) -> CreditBalance | None:
     return _balance_of(*row)
 
 
-def _balance_of(told: int | None, free: int | None, read_ms: int) -> CreditBalance | None:
-    return None if free is None else CreditBalance(free, told, read_ms)
+def _balance_of(reported: int | None, free: int | None, read_ms: int) -> CreditBalance | None:
+    return None if free is None else CreditBalance(free, reported, read_ms)
 
 
 def _write_balance(db: Connection, name: str, balance: CreditBalance) -> None:

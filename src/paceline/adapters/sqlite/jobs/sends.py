@@ -286,7 +286,7 @@ def note_progress(db: Connection, progress: Sequence[MeasurementProgress]) -> li
         there = _out(db, one.handle, one.attempt, transitions.RUNNING) is not None
         won.append(there)
         if there:
-            pairs = zip_longest(jobs.atlas_of(db, one.handle)[: len(one.told)], one.told, one.scheduled)
+            pairs = zip_longest(jobs.atlas_of(db, one.handle)[: len(one.reported)], one.reported, one.scheduled)
             after = (transitions.with_progress(*pair) for pair in pairs)
             db.executemany(
                 """UPDATE atlas_measurement SET status = ?, delivered = ?, scheduled = ?

@@ -46,7 +46,7 @@ KNOWN_MAX = 100_000
 """Monitors that a process remembers, so that it need not read their names and checks for each run."""
 ROUNDS_MAX = 64
 """Rounds of choosing in one claim: if chosen runs are gone, or are only parked, others are chosen."""
-TOLD_MS, TOLD_MAX = 250, 1_024
+REASONS_MS, REASONS_MAX = 250, 1_024
 """The reasons why checks wait are written at most this often, for at most this many owners."""
 
 _BEGIN = CHECKS_LANE << LANE_BITS
@@ -89,8 +89,8 @@ class CheckQueue:
         """Waiting runs that were never set aside, in queue order; the stored position is before the first."""
         self._aside: set[int] = set()
         """Waiting runs that were set aside."""
-        self._told: dict[tuple[str, str], str] = {}
-        self._told_ms = -TOLD_MS
+        self._written_reasons: dict[tuple[str, str], str] = {}
+        self._reasons_ms = -REASONS_MS
         self._last: Rank = (0, 0)
         """The highest rank of a run that was read."""
         self._known: dict[int, Known] = {}
@@ -125,7 +125,7 @@ class CheckQueue:
                 break
         self._set_aside(db, back, now_ms=now_ms)
         self._move_on(db, now_ms=now_ms, position=position, tail=tail, ready_ms=ready_ms)
-        self._tell(db, seats, now_ms=now_ms)
+        self._write_reasons(db, seats, now_ms=now_ms)
         return claimed
 
     def _read_back(self, db: Connection, leases: ClaimDecisions, *, limit: int) -> list[Run]:
@@ -302,16 +302,18 @@ class CheckQueue:
         if (reached, next_ms) != (position, ready_ms):
             db.execute("UPDATE lane SET position = ?, ready_ms = ? WHERE id = ?", (reached, next_ms, CHECKS_LANE))
 
-    def _tell(self, db: Connection, seats: Seats, *, now_ms: int) -> None:
+    def _write_reasons(self, db: Connection, seats: Seats, *, now_ms: int) -> None:
         """Write the reasons why checks wait, for those who ask."""
-        if not (self._told or self._waiting) or (self._told and abs(now_ms - self._told_ms) < TOLD_MS):
+        if not (self._written_reasons or self._waiting) or (
+            self._written_reasons and abs(now_ms - self._reasons_ms) < REASONS_MS
+        ):
             return
-        reasons = self._waiting.reasons(seats, limit=TOLD_MAX)
-        gone = [key for key in self._told if key not in reasons]
-        news = [(*key, reason) for key, reason in reasons.items() if self._told.get(key) != reason]
+        reasons = self._waiting.reasons(seats, limit=REASONS_MAX)
+        gone = [key for key in self._written_reasons if key not in reasons]
+        changed = [(*key, reason) for key, reason in reasons.items() if self._written_reasons.get(key) != reason]
         db.executemany("DELETE FROM check_wait WHERE owner = ? AND target = ?", gone)
-        db.executemany("INSERT OR REPLACE INTO check_wait (owner, target, reason) VALUES (?, ?, ?)", news)
-        self._told, self._told_ms = reasons, now_ms
+        db.executemany("INSERT OR REPLACE INTO check_wait (owner, target, reason) VALUES (?, ?, ?)", changed)
+        self._written_reasons, self._reasons_ms = reasons, now_ms
 
 
 def _judge(db: Connection, handles: Sequence[int], leases: ClaimDecisions) -> None:

@@ -89,17 +89,17 @@ def after_outcome(record: HealthRecord, subject: Subject, seen: Observed) -> Rec
     """Return the record after an outcome, and the alerts about it."""
     counted = _count(record, seen, subject.policy)
     after = replace(counted, late_ms=0) if record.late_ms else counted
-    told: list[Alert] = []
+    alerts: list[Alert] = []
     event = _event(record, after)
     if event is not None:
         cause = run_id(subject.owner, subject.monitor, generation=subject.generation, counter=seen.counter)
         data = {"run": cause} | _episode(record, after, now_ms=seen.ended_ms)
         reason = seen.reason if event == "monitor.failing" else _recovered(record, now_ms=seen.ended_ms)
-        after, told = _tell(after, _alert(subject, event, cause, seen.ended_ms, reason, data))
+        after, alerts = _tell(after, _alert(subject, event, cause, seen.ended_ms, reason, data))
     if seen.certificate:
         after, more = _certificate(after, subject, seen)
-        told += more
-    return RecordAndAlerts(_forget_hour(after, seen.ended_ms), tuple(told))
+        alerts += more
+    return RecordAndAlerts(_forget_hour(after, seen.ended_ms), tuple(alerts))
 
 
 def turn_late(record: HealthRecord, subject: Subject, *, counter: int, due_ms: int, now_ms: int) -> RecordAndAlerts:
@@ -113,8 +113,8 @@ def turn_late(record: HealthRecord, subject: Subject, *, counter: int, due_ms: i
     behind = _for_long(now_ms - due_ms)
     data = {"run": cause, "since": to_text(due_ms), "late_for_s": _seconds(now_ms - due_ms)}
     alert = _alert(subject, "monitor.late", cause, now_ms, f"nobody has started its run for {behind}", data)
-    after, told = _tell(replace(record, late_ms=due_ms), alert)
-    return RecordAndAlerts(after, tuple(told))
+    after, alerts = _tell(replace(record, late_ms=due_ms), alert)
+    return RecordAndAlerts(after, tuple(alerts))
 
 
 def close_hour(record: HealthRecord, subject: Subject, *, now_ms: int) -> RecordAndAlerts:

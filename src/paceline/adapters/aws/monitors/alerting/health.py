@@ -54,7 +54,7 @@ class Following:
         self._settlements = settlements
         self._lanes: dict[int, Item | None] = {}
         self._facts: dict[int, MonitorAndOwner] = {}
-        self._told: set[str] = set()
+        self._stored_alerts: set[str] = set()
         """Ids of alerts that are stored already."""
 
     def is_plain(self, position: int) -> bool:
@@ -80,13 +80,13 @@ class Following:
             self._facts[position] = facts.get(handles[position][0], MonitorAndOwner(None, None))
         return {position: self._lanes[position] for position in handles}
 
-    def note_told(self, act: Sequence[Action], lost: Sequence[bool]) -> None:
+    def note_stored_alerts(self, act: Sequence[Action], lost: Sequence[bool]) -> None:
         """Note alerts that could not be stored because they exist already."""
-        self._told |= {
+        self._stored_alerts |= {
             action.key.pk for action, failed in zip(act, lost, strict=True) if failed and action.table == LEDGER
         }
 
-    def turn(self, position: int) -> HealthWrite:
+    def health_write(self, position: int) -> HealthWrite:
         """Return what to write with the lane's outcome. A lane that was not read is believed to have no record."""
         item = self._settlements[position]
         if position not in self._lanes:
@@ -104,11 +104,11 @@ class Following:
         subject = Subject(user["id"], monitor["sk"], generation, spec.alert)
         followed = after_outcome(before, subject, seen)
         change = HealthChange(*subject[:3], before, followed.record, followed.alerts)
-        return turn_of(change, monitor, self._db.retention, number=user["number"], told=self._told)
+        return health_write_of(change, monitor, self._db.retention, number=user["number"], stored=self._stored_alerts)
 
 
-def turn_of(
-    change: HealthChange, monitor: Item, retention: Retention, *, number: int, told: Iterable[str] = ()
+def health_write_of(
+    change: HealthChange, monitor: Item, retention: Retention, *, number: int, stored: Iterable[str] = ()
 ) -> HealthWrite:
     """Return the parts of a transaction that make the change. It wins if definition and record are as they were."""
     was = encode_health(change.before)
@@ -121,7 +121,7 @@ def turn_of(
     actions += _listing(change, number)
     for alert in change.alerts:
         new = adding(alert, retention)
-        actions += new if new[0].key.pk not in told else ()
+        actions += new if new[0].key.pk not in stored else ()
     listed = list(key_list(number, change.monitor)) if change.after.failing else None
     wanted = _given(health=encode_health(change.after), listed=listed)
     sets = ", ".join(f"#{name} = :{name}" for name in wanted)
@@ -188,16 +188,16 @@ def change_health(store: MonitorParts, changes: Sequence[HealthChange]) -> list[
 
 def _write(db: DynamoDatabase, change: HealthChange, monitor: Item, *, number: int) -> bool:
     """Write one change. A monitor that has not fired yet gets a lane without runs."""
-    turn = turn_of(change, monitor, db.retention, number=number)
+    health_write = health_write_of(change, monitor, db.retention, number=number)
     sets = "#front = if_not_exists(#front, :first), #newest = if_not_exists(#newest, :none), #generation = :generation"
-    sets = f"{sets}, {turn.sets}" if turn.sets else sets
-    text = f"SET {sets} REMOVE {turn.removes}" if turn.removes else f"SET {sets}"
+    sets = f"{sets}, {health_write.sets}" if health_write.sets else sets
+    text = f"SET {sets} REMOVE {health_write.removes}" if health_write.removes else f"SET {sets}"
     values = {"first": 0, "none": -1, "generation": change.generation}
-    when = turn.when
+    when = health_write.when
     if change.open_run is not None:
         when, values = f"{when} AND #front = :front", values | {"front": keys.split_handle(change.open_run)[1]}
-    lane = update(RUNS, keys.lane_key(change.generation), text, when=when, **values, **turn.values)
-    return db.transact([lane, *turn.actions]).won
+    lane = update(RUNS, keys.lane_key(change.generation), text, when=when, **values, **health_write.values)
+    return db.transact([lane, *health_write.actions]).won
 
 
 # -- reading
