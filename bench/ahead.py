@@ -13,14 +13,14 @@ from bench.harness import Context, Result, judged
 from bench.seed import BATCH, MONITORS_MAX, START_MS, add_owners, monitors
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.monitors.values import PutMonitor
-from paceline.steps.ahead.facts import Places
+from paceline.steps.ahead.facts import PlaceSettings
 from paceline.steps.ahead.report import AheadView, ahead
 from paceline.steps.monitors import define
 
 SMALL, LARGE = 1_000, 1_000_000
 COST_MAX = 3.0
 HOURS = (1, 24, 48)
-PLACES = Places(checks=500, checks_of_one=400, sends=1)
+PLACES = PlaceSettings(checks=500, checks_of_one=400, sends=1)
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Tokyo")
 CRONS = tuple(f"{minute} {hour} * * *" for hour in (0, 3, 6, 9, 12, 18) for minute in (0, 15, 30))
 INTERVALS = ("10s", "60s", "90s", "300s", "600s", "3600s", "6h", "1d")

@@ -27,7 +27,7 @@ from paceline.core.batches.values import PutProvider
 from paceline.core.jobs.cost import price
 from paceline.core.jobs.job import Job, job_digest
 from paceline.core.jobs.measurement import Measurement, Ping, Probes, targets_of
-from paceline.core.jobs.values import AccountSpec, AddKey, Admitted, Ending, Sent, StoredMeasurement, Submission
+from paceline.core.jobs.values import AccountSpec, AddKey, Admitted, MeasurementEnd, Sent, StoredMeasurement, Submission
 from paceline.core.monitors.checks import HttpCheck
 from paceline.core.monitors.definition import MonitorSpec
 from paceline.core.monitors.due import CatchUp
@@ -272,7 +272,7 @@ def _measurements(store: AwsStore, requests: Requests, size: int) -> Iterator[Re
 
     def end() -> None:
         credits_each = cost.credits
-        ends = [Ending(m.handle, m.attempt, "done", "", credits_each, 10, frees_slot=True) for m in begun]
+        ends = [MeasurementEnd(m.handle, m.attempt, "done", "", credits_each, 10, frees_slot=True) for m in begun]
         assert all(done.won for done in store.end(ends, now_ms=NOW_MS))
 
     yield _row("a measurement: submitted", size, SUBMITTED, requests, submit)

@@ -16,7 +16,7 @@ from paceline.core.batches.calls import CallResult
 from paceline.core.batches.provider import ProviderSpec
 from paceline.core.batches.spread import evenness
 from paceline.core.batches.values import PutProvider
-from paceline.steps.batches.call import Fence, ProviderBook, Sent, settle_and_claim
+from paceline.steps.batches.call import Fence, ProviderBook, SentCall, settle_and_claim
 from paceline.steps.batches.plan import plan_due
 
 RECORDS, RECORDS_QUICK = 1_000_000, 100_000
@@ -54,7 +54,7 @@ class Model:
         self.in_flight: dict[str, int] = {}
         self.disorder = self.crowded = 0
 
-    def answer(self, sent: Sent, now_ms: int) -> CallResult:
+    def answer(self, sent: SentCall, now_ms: int) -> CallResult:
         call, chance = sent.call, self._random.random()
         if call.attempt == 1:
             self.disorder += sent.due_ms < self.last_due_ms.get(sent.provider, 0)
@@ -82,7 +82,7 @@ class Simulation:
         self._book = ProviderBook(self._store, OpenVault())
         self._window = window_of(BatchSpec(), DAY)
         self._random = Random(5)
-        self._sent: dict[Fence, Sent] = {}
+        self._sent: dict[Fence, SentCall] = {}
         self._flying: list[tuple[int, int, CallResult]] = []
         self._late_ms = array("q")
         self._starts_ms = array("q")
@@ -142,7 +142,7 @@ class Simulation:
         for of in sent:
             self._start(of, now_ms)
 
-    def _start(self, of: Sent, now_ms: int) -> None:
+    def _start(self, of: SentCall, now_ms: int) -> None:
         result = self.model.answer(of, now_ms)
         self._sent[result.handle, result.attempt] = of
         heapq.heappush(self._flying, (result.ended_ms, result.handle, result))

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from bench.harness import Context, Result
 from paceline.core.batches.spread import place_of
 from paceline.core.monitors.phases.allot import allot_one, allot_together, notes_after
-from paceline.core.monitors.phases.circle import Circle, Place, after_moves, fullest_second
+from paceline.core.monitors.phases.circle import Circle, CirclePosition, after_moves, fullest_second
 from paceline.core.monitors.phases.hosts import HostNote
 
 EVERY_MS, SECOND_MS, SLOT_MS = 60_000, 1_000, 50
@@ -56,7 +56,7 @@ def by_paceline_in_requests(hosts: Sequence[str]) -> list[int]:
     for start in range(0, len(hosts), REQUEST):
         mine = hosts[start : start + REQUEST]
         phases = [phase.ms for phase in allot_together(circle, notes, EVERY_MS, mine, now_ms=NOW_MS)]
-        come = [Place(host, phase_ms) for host, phase_ms in zip(mine, phases, strict=True)]
+        come = [CirclePosition(host, phase_ms) for host, phase_ms in zip(mine, phases, strict=True)]
         new = len(set(mine) - notes.keys())
         notes |= notes_after(circle, notes, EVERY_MS, come)
         circle = after_moves(circle, EVERY_MS, come=come, hosts=new)
@@ -123,14 +123,14 @@ def _churned(name: str, size: int) -> Result:
         if METHODS[name] is by_paceline:
             host = f"host{chance.randrange(20)}"
             phase_ms = allot_one(circle, notes.get(host), EVERY_MS, now_ms=NOW_MS + turn * 1_237).ms
-            come = [Place(host, phase_ms)]
+            come = [CirclePosition(host, phase_ms)]
             notes |= notes_after(circle, notes, EVERY_MS, come)
             circle = after_moves(circle, EVERY_MS, come=come)
         live.append(phase_ms)
         if turn < size:
             continue
         gone_ms = live.pop(chance.randrange(len(live)))
-        circle = after_moves(circle, EVERY_MS, gone=[Place("", gone_ms)]) if circle else None
+        circle = after_moves(circle, EVERY_MS, gone=[CirclePosition("", gone_ms)]) if circle else None
         worst = max(worst, fullest_second(live, EVERY_MS))
     ideal = size * SECOND_MS / EVERY_MS
     values: Result = {
@@ -149,14 +149,14 @@ def _cost(size: int) -> Result:
     """Measures CPU time of one more monitor: decodes the circle, chooses and counts a phase, encodes it again."""
     hosts = [f"host{number}" for number in range(size)]
     phases = allot_together(None, {}, EVERY_MS, hosts, now_ms=NOW_MS)
-    places = [Place(host, phase.ms) for host, phase in zip(hosts, phases, strict=True)]
+    places = [CirclePosition(host, phase.ms) for host, phase in zip(hosts, phases, strict=True)]
     stored = msgspec.json.encode(after_moves(None, EVERY_MS, come=places))
     decoder, rounds = msgspec.json.Decoder(Circle), 2_000
     start_s = time.process_time()
     for turn in range(rounds):
         circle = decoder.decode(stored)
         phase = allot_one(circle, HostNote(7, turn), EVERY_MS, now_ms=NOW_MS + turn)
-        stored = msgspec.json.encode(after_moves(circle, EVERY_MS, come=[Place("host1", phase.ms)]))
+        stored = msgspec.json.encode(after_moves(circle, EVERY_MS, come=[CirclePosition("host1", phase.ms)]))
     spent_s = time.process_time() - start_s
     return {
         "work": COST,

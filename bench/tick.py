@@ -12,7 +12,7 @@ from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.monitors.due import CatchUp
 from paceline.core.monitors.outcome import Done
 from paceline.core.monitors.schedule import SLOT_MS
-from paceline.core.monitors.values import CHECKS, Queue, Settlement
+from paceline.core.monitors.values import CHECKS, RunQueue, Settlement
 from paceline.steps.monitors.tick import tick
 
 SIZES = (10_000, 100_000, 1_000_000)
@@ -83,7 +83,7 @@ class Ticker:
 
     def _settle_all(self, now_ms: int) -> None:
         """Settles the runs of the batch before, as they are when an entry fires again. This is not measured."""
-        for queue in (CHECKS, Queue(outgoing=True)):
+        for queue in (CHECKS, RunQueue(outgoing=True)):
             while out := self._store.claim(queue, now_ms=now_ms, runs_max=10 * BATCH, lease_ms=LEASE_MS):
                 self._store.settle([Settlement(one.handle, one.attempt, DONE, now_ms, now_ms) for one in out])
 

@@ -15,7 +15,7 @@ import pytest
 import typer
 
 from paceline import __version__
-from paceline.adapters.sqlite.database import Database
+from paceline.adapters.sqlite.database import SqliteDatabase
 from paceline.adapters.sqlite.migrate import migrate
 from paceline.config import Settings
 from paceline.core.batches.batch import parse_batch, parse_record
@@ -272,7 +272,7 @@ def test_the_store_record_lists_the_tables_that_there_are() -> None:
     text = (ROOT / "docs/decisions/0003-store-shape.md").read_text()
     cells = re.findall(r"^\| (`[^|]+`) \|", text, flags=re.MULTILINE)
     listed = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
-    database = Database(":memory:", synchronous="full")
+    database = SqliteDatabase(":memory:", synchronous="full")
     migrate(database)
     with database.read() as connection:
         rows = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'")

@@ -31,8 +31,8 @@ from paceline.core.monitors.places import ceiling_of
 from paceline.errors import StoreUnavailable, WrongSecretKey, WrongSetting
 from paceline.ports import Atlas, Caller, Clock, Messenger, Provider, Store, Vault
 from paceline.ports.record_table import RecordTable
-from paceline.steps.ahead.facts import Places as AheadPlaces
-from paceline.steps.upkeep.clock import Waits
+from paceline.steps.ahead.facts import PlaceSettings
+from paceline.steps.upkeep.clock import LongestWaits
 from paceline.steps.upkeep.secret import WAY_OUT, adopt_secret, check_secret, compare_secret, needs_its_key
 
 if TYPE_CHECKING:  # boto3 is an extra
@@ -131,10 +131,10 @@ class System:
         )
 
     @property
-    def ahead_places(self) -> AheadPlaces:
+    def ahead_places(self) -> PlaceSettings:
         settings = self.settings
         of_one = settings.checks_per_owner_max or ceiling_of(settings.check_places)
-        return AheadPlaces(settings.check_places, of_one, settings.atlas_sends_max)
+        return PlaceSettings(settings.check_places, of_one, settings.atlas_sends_max)
 
     @property
     def traits(self) -> EngineTraits:
@@ -160,9 +160,9 @@ class System:
         return max(RETRY_AFTER_MS_MAX, duration_ms(self.settings.atlas_settle))
 
     @property
-    def waits(self) -> Waits:
+    def waits(self) -> LongestWaits:
         """Return the longest waits, by which a clock that was set back is judged."""
-        return Waits(self.run_wait_ms_max, self.call_wait_ms_max, self.send_wait_ms_max)
+        return LongestWaits(self.run_wait_ms_max, self.call_wait_ms_max, self.send_wait_ms_max)
 
     @property
     def retry_policy(self) -> RetryPolicy:

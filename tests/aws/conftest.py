@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from paceline.adapters.aws.client.connect import Clients, Threads
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.queues import Queues
 from paceline.adapters.aws.store import AwsStore
 from tests.aws.support.lambda_stage import Stage, Target, lambda_stage
@@ -47,7 +47,7 @@ def aws_store(clients: Clients, prefix: str) -> Iterator[AwsStore]:
 
 
 @pytest.fixture
-def database(aws_store: AwsStore) -> Database:
+def database(aws_store: AwsStore) -> DynamoDatabase:
     return aws_store._database
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from paceline.core.clock import set_back_ms
 from paceline.ports import Store
-from paceline.steps.upkeep.clock import SetBack, Waits, accept_time, note_time, watch_clock
+from paceline.steps.upkeep.clock import LongestWaits, SetBack, accept_time, note_time, watch_clock
 from tests.contract.support.stage import (
     HOUR_MS,
     MINUTE_MS,
@@ -69,7 +69,7 @@ def test_note_begun_before_a_step_back_does_not_replace_the_accepted_time(store:
 
 
 def test_clock_set_back_is_handled_again_if_the_first_process_died_while_pulling_back(store: Store) -> None:
-    waits = Waits(MINUTE_MS, MINUTE_MS, MINUTE_MS)
+    waits = LongestWaits(MINUTE_MS, MINUTE_MS, MINUTE_MS)
 
     class Dying:
         """The process ends in the middle of what it pulls back."""

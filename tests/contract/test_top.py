@@ -7,7 +7,7 @@ from paceline.ports import Store
 from paceline.shells.cli.text.form import Form
 from paceline.shells.cli.top.facts import StoreFacts
 from paceline.shells.cli.top.frame import draw
-from paceline.steps.ahead.facts import Places
+from paceline.steps.ahead.facts import PlaceSettings
 from tests.contract.support.call_stage import make_batch, plan, provide
 from tests.contract.support.job_stage import add_account, admitted
 from tests.contract.support.stage import T0_MS, armed, claim, make_runs, settle
@@ -22,7 +22,7 @@ def test_top_shows_failing_monitors_with_reasons_queues_days_jobs_and_accounts(s
     plan(store, make_batch(store), {"r0": T0_MS, "r1": T0_MS + 60_000})
     add_account(store, "lab")
     admitted(store)
-    facts = StoreFacts(store, "the store", Places(100, 10, 1), lambda: NOW_MS).read()
+    facts = StoreFacts(store, "the store", PlaceSettings(100, 10, 1), lambda: NOW_MS).read()
     assert [(one.monitor.id, one.monitor.health, one.reason) for one in facts.wrong] == [
         ("home", "failing", "status 503")
     ]

@@ -14,7 +14,7 @@ from paceline.core.durations import format_duration, parse_duration_ms
 from paceline.core.instants import parse_instant_ms, to_datetime, to_ms, to_text, to_text_or_none
 from paceline.core.monitors.alerting.record import HealthRecord
 from paceline.core.monitors.checks import Check, DnsCheck, HttpCheck, Method, OutgoingCheck, TcpCheck, TlsCheck
-from paceline.core.monitors.dispatch import Refuse, RetryPolicy, Send, decide, retry_delay_ms
+from paceline.core.monitors.dispatch import MakeCheck, RefuseCheck, RetryPolicy, decide, retry_delay_ms
 from paceline.core.monitors.health import Glance, Health, judge
 from paceline.core.monitors.outcome import Dead, Done, OpenState, RunState, TerminalState, Unknown, terminal_state
 
@@ -126,19 +126,19 @@ def test_promise_9_interrupted_call_that_is_not_safe_to_repeat_is_unknown(
 ) -> None:
     decision = decide(check, attempt=attempt, lost=lost, policy=RetryPolicy(attempts_max=5))
     if lost and isinstance(check, HttpCheck) and check.method not in REPEATABLE_METHODS:
-        assert isinstance(decision, Refuse)
+        assert isinstance(decision, RefuseCheck)
         assert isinstance(decision.outcome, Unknown)
     elif attempt == 6:
-        assert isinstance(decision, Refuse)
+        assert isinstance(decision, RefuseCheck)
         assert isinstance(decision.outcome, Dead)
     else:
-        assert decision == Send(check)
+        assert decision == MakeCheck(check)
 
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_promise_3_a_run_of_a_deleted_monitor_is_never_sent(*, lost: bool) -> None:
     decision = decide(None, attempt=1, lost=lost, policy=RetryPolicy())
-    assert isinstance(decision, Refuse)
+    assert isinstance(decision, RefuseCheck)
     assert isinstance(decision.outcome, Dead)
 
 

@@ -21,7 +21,7 @@ from paceline.core.jobs.cost import price
 from paceline.core.jobs.job import Job
 from paceline.core.jobs.measurement import Measurement, Ping, Probes
 from paceline.core.jobs.send_order import OVERDUE
-from paceline.core.jobs.values import AccountSpec, AddKey, Ending, NotSent, Sent, StoredMeasurement, Submission
+from paceline.core.jobs.values import AccountSpec, AddKey, MeasurementEnd, NotSent, Sent, StoredMeasurement, Submission
 from paceline.core.users import User, UserEdit
 from paceline.ports import Atlas, Store
 from paceline.steps.jobs.dispatch import DispatchSettings, dispatch_next
@@ -157,7 +157,7 @@ class World:
                 assert item is not None
                 share = self.chance.choice([1, 1, 0.5, 0])
                 spent, results = int(item.cost.credits * share), int(item.cost.results * share)
-                ending = Ending(one.handle, one.attempt, "done", "", spent, results, frees_slot=True)
+                ending = MeasurementEnd(one.handle, one.attempt, "done", "", spent, results, frees_slot=True)
                 assert self.store.end([ending], now_ms=self.now_ms)[0].won
                 self.ended[item.job] = self.now_ms
 

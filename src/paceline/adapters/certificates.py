@@ -27,7 +27,7 @@ _NOWHERE = ("192.0.2.1", 9)
 """No packet is sent there: connecting a datagram socket only chooses the local address that would be used."""
 
 
-class Made(NamedTuple):
+class CertificateFiles(NamedTuple):
     """``server`` holds the certificate and its key; ``authority`` is the file to hand to clients."""
 
     server: Path
@@ -39,7 +39,7 @@ class _Pair(NamedTuple):
     certificate: x509.Certificate
 
 
-def make_certificates(folder: Path, stem: str, *, names: Sequence[str], now: datetime) -> Made:
+def make_certificates(folder: Path, stem: str, *, names: Sequence[str], now: datetime) -> CertificateFiles:
     """Create the authority and the server certificate, or renew them near their end or for other names.
 
     The authority is kept as long as it is valid, so that clients need no new file.
@@ -50,7 +50,7 @@ def make_certificates(folder: Path, stem: str, *, names: Sequence[str], now: dat
     wanted = [one for one in dict.fromkeys([*ALWAYS, *names]) if _alternative(one) is not None]
     if not _serves(server, authority, wanted, now):
         _write(server, _pem(_issue(authority, wanted, now)), mode=0o600)
-    return Made(server, shown)
+    return CertificateFiles(server, shown)
 
 
 def own_names(host: str) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from paceline.core.jobs.atlas import Answer
-from paceline.core.jobs.atlas_replies import Credits, Delivered, KeyCheck, Listed, Stopped, Unanswered
+from paceline.core.jobs.atlas_replies import Credits, Delivered, KeyCheck, ListedMeasurement, Stopped, Unanswered
 from paceline.core.jobs.measurement import Measurement
 
 
@@ -22,16 +22,16 @@ class Atlas(Protocol):
         Refused is certain: nothing was created, or nothing even left this machine. All else is Lost.
         """
 
-    def find_by_marker(self, key: str, tag: str) -> tuple[Listed, ...] | Unanswered:
+    def find_by_marker(self, key: str, tag: str) -> tuple[ListedMeasurement, ...] | Unanswered:
         """Return all measurements of the key's account with this tag, in order of id.
 
         An empty answer is certain only after RIPE's lag.
         """
 
-    def running_by_marker(self, key: str, tag: str) -> tuple[Listed, ...] | Unanswered:
+    def running_by_marker(self, key: str, tag: str) -> tuple[ListedMeasurement, ...] | Unanswered:
         """Return the measurements with this tag that run or are scheduled."""
 
-    def statuses(self, key: str, ids: Sequence[int]) -> dict[int, Listed] | Unanswered:
+    def statuses(self, key: str, ids: Sequence[int]) -> dict[int, ListedMeasurement] | Unanswered:
         """Return statuses by id. One is missing if RIPE does not list it yet, has none, or hides it from this key."""
 
     def in_flight(self, key: str) -> int | Unanswered:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
-from paceline.core.alerts.message import Note
+from paceline.core.alerts.message import AppriseNote
 from paceline.core.batches.calls import Call, CallResult
-from paceline.core.monitors.values import Finished, Order
+from paceline.core.monitors.values import CheckOrder, Finished
 
 O_contra = TypeVar("O_contra", contravariant=True)
 R = TypeVar("R")
@@ -29,11 +29,11 @@ class Edge(Protocol[O_contra, R]):
         """Drop what is in flight; its leases will run out."""
 
 
-Provider: TypeAlias = Edge[Order, Finished]
+Provider: TypeAlias = Edge[CheckOrder, Finished]
 """Edge that carries out checks."""
 Caller: TypeAlias = Edge[Call, CallResult]
 """Edge that calls the providers of batches, and webhooks."""
-Messenger: TypeAlias = Edge[Call | Note, CallResult]
+Messenger: TypeAlias = Edge[Call | AppriseNote, CallResult]
 """Edge that sends alerts. A note that was accepted has the code 200."""
 
 

@@ -170,8 +170,8 @@ class JobStore(Protocol):
     def holding(self, state: values.HeldState, *, after: int, limit: int) -> list[values.StoredMeasurement]:
         """Return measurements in the state whose slot is held, by handle; ended ones while RIPE still counts them."""
 
-    def note_progress(self, progress: Sequence[values.Progress]) -> list[bool]: ...
-    def end(self, endings: Sequence[values.Ending], *, now_ms: int) -> list[values.Ended]:
+    def note_progress(self, progress: Sequence[values.MeasurementProgress]) -> list[bool]: ...
+    def end(self, endings: Sequence[values.MeasurementEnd], *, now_ms: int) -> list[values.EndResult]:
         """Settle each on its delivered results and refund the rest, once; its account's part when its slot is freed."""
 
     def free_slots(self, fences: Sequence[tuple[int, int]], *, now_ms: int) -> list[bool]:

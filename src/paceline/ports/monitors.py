@@ -166,7 +166,7 @@ class MonitorStore(Protocol):
     # -- runs
 
     def claim(
-        self, queue: values.Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
+        self, queue: values.RunQueue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
     ) -> list[values.Claimed]:
         """Lease runs that may start now, and return them in any order.
 

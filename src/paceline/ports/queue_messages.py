@@ -19,7 +19,7 @@ class Alarm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     due: int
 
 
-class Release(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ProviderRelease(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """In ``ticks``: the provider with this number may start a run at that time."""
 
     provider: int
@@ -38,7 +38,7 @@ class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     attempt: int = 1
 
 
-class Waiting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RunOffer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """In ``outgoing``, for users' own checkers: a run that may start. ``attempt``: the number of its next attempt.
 
     ``check`` is the monitor's at the time of sending; None: the monitor was gone, or was not read.
@@ -52,7 +52,7 @@ class Waiting(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     check: dict[str, Any] | None = None
 
 
-class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WorkMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """In ``work.fifo``, for users' own workers: a batch's run that may start. ``body`` is the record's, as JSON.
 
     ``attempt`` is the number that its next attempt would have.
@@ -67,7 +67,7 @@ class Work(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     attempt: int
 
 
-def work_letter(work: Work) -> Letter:
+def work_letter(work: WorkMessage) -> Letter:
     """Return the message of a run: ``work.body`` is JSON text.
 
     Its provider is its group, so that messages come in order.
@@ -122,7 +122,7 @@ class CallWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"call-{self.provider}-{self.at}-{self.look}"
 
 
-class Look(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class MinuteWake(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """In ``runs.fifo``, every minute: start all runs that may start, also those whose own message was lost.
 
     Each message is a group of its own: a function that dies with one, which hides it for long, delays no other.
@@ -162,30 +162,30 @@ def delay_s(at_ms: int, now_ms: int) -> int:
     return min(max(-(-(at_ms - now_ms) // 1_000), 0), DELAY_S_MAX)
 
 
-Tick = Alarm | Release | Start
-Wake = CheckWake | CallWake | Look
-Body = Tick | Waiting | Wake | Work
+Tick = Alarm | ProviderRelease | Start
+Wake = CheckWake | CallWake | MinuteWake
+Body = Tick | RunOffer | Wake | WorkMessage
 
 
 class WrongMessage(ValueError):
     """Raised for a message that is not one of Paceline's. SQS moves it to the dead queue, for a person to look at."""
 
 
-TICKS: tuple[type[Tick], ...] = (Alarm, Release, Start)
-OFFERS: tuple[type[Waiting], ...] = (Waiting,)
-WORKS: tuple[type[Work], ...] = (Work,)
-WAKES: tuple[type[Wake], ...] = (CheckWake, CallWake, Look)
+TICKS: tuple[type[Tick], ...] = (Alarm, ProviderRelease, Start)
+OFFERS: tuple[type[RunOffer], ...] = (RunOffer,)
+WORKS: tuple[type[WorkMessage], ...] = (WorkMessage,)
+WAKES: tuple[type[Wake], ...] = (CheckWake, CallWake, MinuteWake)
 
 
-def read_tick(body: str) -> Alarm | Release | Start:
+def read_tick(body: str) -> Alarm | ProviderRelease | Start:
     message = read(body, TICKS)
-    assert isinstance(message, Alarm | Release | Start)
+    assert isinstance(message, Alarm | ProviderRelease | Start)
     return message
 
 
-def read_wake(body: str) -> CheckWake | CallWake | Look:
+def read_wake(body: str) -> CheckWake | CallWake | MinuteWake:
     message = read(body, WAKES)
-    assert isinstance(message, CheckWake | CallWake | Look)
+    assert isinstance(message, CheckWake | CallWake | MinuteWake)
     return message
 
 

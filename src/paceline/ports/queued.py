@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol, runtime_checkable
 
-from paceline.core.batches.values import ClaimedCall, Replayed
+from paceline.core.batches.values import ClaimedCall, ReplayCounts
 from paceline.core.monitors.due import Due
 from paceline.core.monitors.places import Places
 from paceline.core.monitors.values import Claimed
@@ -60,7 +60,7 @@ class HasDeadQueues(Protocol):
     def dead_messages(self) -> dict[str, int]:
         """Return about how many messages wait in each dead queue."""
 
-    def replay_dead(self, *, now_ms: int, limit: int, react: Callable[[], object]) -> dict[str, Replayed]:
+    def replay_dead(self, *, now_ms: int, limit: int, react: Callable[[], object]) -> dict[str, ReplayCounts]:
         """Send messages of the dead queues again, up to ``limit`` of each. Return the counts by queue.
 
         One is deleted only after it was sent, so it may come twice, which does no harm. A message whose work was done

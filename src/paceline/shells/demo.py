@@ -15,7 +15,7 @@ import msgspec
 
 from paceline.config import Settings
 from paceline.core.batches.batch import RecordSpec, day_at
-from paceline.core.jobs.values import AccountSpec, Ending, HeldState
+from paceline.core.jobs.values import AccountSpec, HeldState, MeasurementEnd
 from paceline.errors import AlreadyExists, OverDailyCredits
 from paceline.simulators.ripe_atlas import AtlasSimulator, Model
 from paceline.steps import access
@@ -201,7 +201,7 @@ def _end_left_behind(system: System, *, started_ms: int) -> None:
         left = [one for one in held if one.account in ACCOUNTS and (one.answered_ms or 0) < started_ms]
         if state == "ongoing":
             why = "the simulator that it ran on was stopped"
-            endings = [Ending(one.handle, one.attempt, "failed", why, 0, 0, frees_slot=True) for one in left]
+            endings = [MeasurementEnd(one.handle, one.attempt, "failed", why, 0, 0, frees_slot=True) for one in left]
             store.end(endings, now_ms=now_ms)
         else:
             store.free_slots([(one.handle, one.attempt) for one in left], now_ms=now_ms)

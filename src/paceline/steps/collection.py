@@ -30,7 +30,7 @@ PAGE = 100
 PAGES_MAX = 10_000
 
 
-class Found(NamedTuple, Generic[T]):
+class FoundItem(NamedTuple, Generic[T]):
     """An item as it was read. ``value`` None: there is none. ``stored`` is the condition of a write of it."""
 
     key: str
@@ -54,30 +54,30 @@ class Collection(Generic[T]):
     def get(self, store: items.ItemStore, key: str) -> T | None:
         return self.find(store, key).value
 
-    def find(self, store: items.ItemStore, key: str) -> Found[T]:
+    def find(self, store: items.ItemStore, key: str) -> FoundItem[T]:
         """Return the item with the condition of a write of it."""
         at = items.ItemKey(self._kind, key)
         return self._found(key, store.get_items([at]).get(at))
 
-    def find_many(self, store: items.ItemStore, keys: Sequence[str]) -> list[Found[T]]:
+    def find_many(self, store: items.ItemStore, keys: Sequence[str]) -> list[FoundItem[T]]:
         """Return the items in the order of the keys, at most GETS_MAX of them, in one read."""
         assert len(keys) <= items.GETS_MAX
         return self.among(store.get_items([self.at(key) for key in keys]) if keys else {}, keys)
 
-    def among(self, stored: Mapping[items.ItemKey, bytes], keys: Sequence[str]) -> list[Found[T]]:
+    def among(self, stored: Mapping[items.ItemKey, bytes], keys: Sequence[str]) -> list[FoundItem[T]]:
         """Return the items of these keys among those that were read."""
         return [self._found(key, stored.get(self.at(key))) for key in keys]
 
     def at(self, key: str) -> items.ItemKey:
         return items.ItemKey(self._kind, key)
 
-    def page(self, store: items.ItemStore, *, prefix: str = "", after: str = "", limit: int) -> list[Found[T]]:
+    def page(self, store: items.ItemStore, *, prefix: str = "", after: str = "", limit: int) -> list[FoundItem[T]]:
         """Return the items whose keys begin with the prefix, in order of key, strictly after ``after``."""
         before = prefix + items.LAST_KEY if prefix else ""
         rows = store.items_after(self._kind, after=max(after, prefix), before=before, limit=limit)
         return [self._found(key, stored) for key, stored in rows]
 
-    def walk(self, store: items.ItemStore, *, prefix: str = "") -> Iterator[Found[T]]:
+    def walk(self, store: items.ItemStore, *, prefix: str = "") -> Iterator[FoundItem[T]]:
         """Yield every item of the prefix in order of key, reading page by page."""
         after = ""
         for _ in range(PAGES_MAX):
@@ -103,7 +103,7 @@ class Collection(Generic[T]):
         lost = store.write_items([self._write(key, None, items.ANYTHING, None)])
         assert not lost
 
-    def delete_found(self, store: items.ItemStore, found: Found[T]) -> bool:
+    def delete_found(self, store: items.ItemStore, found: FoundItem[T]) -> bool:
         """Delete the item if it is still as it was read."""
         return write(store, [self.change(found, None)])
 
@@ -125,12 +125,12 @@ class Collection(Generic[T]):
             found = self._found(key, lost[change.at])
         raise StoreUnavailable(f"{self._kind} {key!r} is written to by others all the time: try again in a moment.")
 
-    def change(self, found: Found[T], value: T | None, *, expires_ms: int | None = None) -> items.ItemWrite:
+    def change(self, found: FoundItem[T], value: T | None, *, expires_ms: int | None = None) -> items.ItemWrite:
         """Return the write that replaces an item as it was read, for a transaction of several: see ``write``."""
         return self._write(found.key, value, found.stored, expires_ms)
 
-    def _found(self, key: str, stored: bytes | None) -> Found[T]:
-        return Found(key, None if stored is None else self._decoder.decode(stored), stored)
+    def _found(self, key: str, stored: bytes | None) -> FoundItem[T]:
+        return FoundItem(key, None if stored is None else self._decoder.decode(stored), stored)
 
     def _write(
         self, key: str, value: T | None, believed: bytes | items.Unchecked | None, expires_ms: int | None
@@ -143,7 +143,7 @@ class Collection(Generic[T]):
 
 def find_both(
     store: items.ItemStore, one: tuple[Collection[T], Sequence[str]], other: tuple[Collection[U], Sequence[str]]
-) -> tuple[list[Found[T]], list[Found[U]]]:
+) -> tuple[list[FoundItem[T]], list[FoundItem[U]]]:
     """Return items of two collections, at most GETS_MAX together, in one read."""
     places = [collection.at(key) for collection, keys in (one, other) for key in keys]
     assert len(places) <= items.GETS_MAX

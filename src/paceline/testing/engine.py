@@ -6,22 +6,22 @@ from collections.abc import Callable
 from random import Random
 
 from paceline.core.monitors.definition import duration_ms
-from paceline.core.monitors.values import Order
+from paceline.core.monitors.values import CheckOrder
 from paceline.shells.daemon.check_places import CheckPlaces
-from paceline.steps.batches.call import Fence, ProviderBook, Sent, claim_calls, settle_calls
+from paceline.steps.batches.call import Fence, ProviderBook, SentCall, claim_calls, settle_calls
 from paceline.steps.batches.plan import plan_due
 from paceline.steps.jobs.counting import Watch
 from paceline.steps.jobs.dispatch import DispatchSettings, dispatch_next
 from paceline.steps.jobs.follow import finish, follow
 from paceline.steps.jobs.lookup import look_up, lose_stale_sends
 from paceline.steps.jobs.sync import sync_accounts
-from paceline.steps.jobs.webhook import Hook, begin_webhooks, end_webhooks
+from paceline.steps.jobs.webhook import WebhookTry, begin_webhooks, end_webhooks
 from paceline.steps.monitors.check_secrets import CheckOpener
 from paceline.steps.monitors.react import react_to_all
 from paceline.steps.monitors.send import claim_orders, settle
 from paceline.steps.monitors.tick import tick
 from paceline.steps.upkeep.fold import fold_runs
-from paceline.steps.upkeep.purge import Walk, purge, purge_calls
+from paceline.steps.upkeep.purge import PurgeWalk, purge, purge_calls
 from paceline.testing.outside import Outside
 from paceline.wiring import System, open_atlas
 
@@ -58,9 +58,9 @@ class VirtualEngine:
         self._opener = CheckOpener(system.vault)
         self._book = ProviderBook(system.store, system.vault)
         self._places = CheckPlaces(system.settings)
-        self._checks_out: dict[tuple[int, int], Order] = {}
-        self._calls_out: dict[Fence, Sent] = {}
-        self._hooks_out: dict[tuple[int, int], Hook] = {}
+        self._checks_out: dict[tuple[int, int], CheckOrder] = {}
+        self._calls_out: dict[Fence, SentCall] = {}
+        self._hooks_out: dict[tuple[int, int], WebhookTry] = {}
         self._watch = Watch()
         self._atlas = open_atlas(system.settings)
         self._desk = DispatchSettings(
@@ -71,7 +71,7 @@ class VirtualEngine:
         )
         self._plan_ms: int | None = clock.now_ms()
         self._follow_ms = self._keep_ms = 0
-        self._walk = Walk()
+        self._walk = PurgeWalk()
 
     def close(self) -> None:
         self._atlas.close()
@@ -183,4 +183,4 @@ class VirtualEngine:
         purge(self._store, keep_ms=keep_ms, expire_ms=duration_ms(settings.runs_expire), now_ms=now_ms)
         dead_keep_ms = duration_ms(settings.dead_keep)
         walk = purge_calls(self._store, self._walk, keep_ms=keep_ms, dead_keep_ms=dead_keep_ms, now_ms=now_ms)
-        self._walk = Walk() if walk.over else walk
+        self._walk = PurgeWalk() if walk.over else walk

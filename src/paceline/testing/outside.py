@@ -18,7 +18,7 @@ from paceline.core.instants import to_datetime
 from paceline.core.monitors.checks import DnsCheck, HttpCheck, PolledCheck, TcpCheck, TlsCheck
 from paceline.core.monitors.definition import duration_ms
 from paceline.core.monitors.outcome import Done
-from paceline.core.monitors.values import Finished, Order
+from paceline.core.monitors.values import CheckOrder, Finished
 from paceline.ports import Clock
 
 T = TypeVar("T")
@@ -105,7 +105,7 @@ class Outside:
         self.webhooks: Flights[CallResult] = Flights(clock)
         self._clock = clock
 
-    def start_checks(self, orders: Sequence[Order]) -> None:
+    def start_checks(self, orders: Sequence[CheckOrder]) -> None:
         for order in orders:
             now_ms, check = self._clock.now_ms(), order.check
             answer = self._ask(_check_request(order, to_datetime(now_ms)))
@@ -127,7 +127,7 @@ class Outside:
         return self.answers(request)
 
 
-def _check_request(order: Order, at: datetime) -> Request:
+def _check_request(order: CheckOrder, at: datetime) -> Request:
     check = order.check
     match check:
         case HttpCheck():

@@ -13,7 +13,7 @@ import pytest
 from paceline.adapters.providers.checks import TOGETHER_MAX, CheckProvider
 from paceline.core.http.expectations import HttpExpect
 from paceline.core.monitors.checks import DnsCheck, HttpCheck, PolledCheck, TcpCheck, TlsCheck
-from paceline.core.monitors.values import Order
+from paceline.core.monitors.values import CheckOrder
 from paceline.ports import Provider
 from paceline.simulators.http import ModelHttpServer
 from tests.adapters.providers.support.dns_server import dns_server
@@ -209,7 +209,7 @@ def test_answers_are_read_while_a_large_load_is_still_being_sent(
 @pytest.mark.parametrize("attempt", [1, 5])
 def test_an_outcome_names_its_order(attempt: int, provider: CheckProvider, server: ModelHttpServer) -> None:
     check = HttpCheck(url=f"{server.base_url}/ok")
-    provider.start([Order(77, attempt, owner="ada", monitor="web", generation=1, counter=1, check=check)])
+    provider.start([CheckOrder(77, attempt, owner="ada", monitor="web", generation=1, counter=1, check=check)])
     (finished,) = gather(provider, 1)
     assert (finished.handle, finished.attempt) == (77, attempt)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.adapters.providers.guard import NOT_PUBLIC, OWN_API, Guard
+from paceline.adapters.providers.guard import NOT_PUBLIC, OWN_API, AddressGuard
 
 PUBLIC = [
     "1.1.1.1",
@@ -46,7 +46,7 @@ NOT_PUBLIC_ADDRESSES = {
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_a_public_address_may_be_reached(address: str) -> None:
-    assert Guard().refusal(address, 443) is None
+    assert AddressGuard().refusal(address, 443) is None
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_a_public_address_may_be_reached(address: str) -> None:
     [pytest.param(text, id=f"{kind} {text}") for kind, texts in NOT_PUBLIC_ADDRESSES.items() for text in texts],
 )
 def test_an_address_that_is_not_public_is_refused_in_the_same_words(address: str) -> None:
-    assert Guard().refusal(address, 443) == NOT_PUBLIC
-    assert Guard().refusal(address) == NOT_PUBLIC
+    assert AddressGuard().refusal(address, 443) == NOT_PUBLIC
+    assert AddressGuard().refusal(address) == NOT_PUBLIC
 
 
 @given(st.ip_addresses(v=4))
 def test_ipv6_form_of_an_ipv4_address_is_refused_like_the_address_itself(address: IPv4Address) -> None:
-    guard = Guard()
+    guard = AddressGuard()
     plain = guard.refusal(str(address))
     assert guard.refusal(str(IPv6Address(0xFFFF << 32 | int(address)))) == plain
     assert guard.refusal(str(IPv6Address(0x64FF9B << 96 | int(address)))) == plain
@@ -74,11 +74,11 @@ def test_every_address_that_python_calls_private_is_refused(address: IPv4Address
         mapped_public = isinstance(address, IPv6Address) and (
             address.ipv4_mapped or int(address) >> 32 == 0x64FF9B << 64
         )
-        assert mapped_public or Guard().refusal(str(address)) == NOT_PUBLIC
+        assert mapped_public or AddressGuard().refusal(str(address)) == NOT_PUBLIC
 
 
 def test_an_allowed_network_may_be_reached_and_its_neighbour_not() -> None:
-    guard = Guard([ip_network("10.1.0.0/16"), ip_network("fd00:1::/32")])
+    guard = AddressGuard([ip_network("10.1.0.0/16"), ip_network("fd00:1::/32")])
     assert guard.refusal("10.1.2.3") is None
     assert guard.refusal("::ffff:10.1.2.3") is None
     assert guard.refusal("fd00:1::5") is None
@@ -88,7 +88,7 @@ def test_an_allowed_network_may_be_reached_and_its_neighbour_not() -> None:
 
 
 def test_own_api_is_refused_even_in_an_allowed_network() -> None:
-    guard = Guard([ip_network("127.0.0.0/8"), ip_network("0.0.0.0/8")], own=[("127.0.0.1", 8080)])
+    guard = AddressGuard([ip_network("127.0.0.0/8"), ip_network("0.0.0.0/8")], own=[("127.0.0.1", 8080)])
     assert guard.refusal("127.0.0.1", 8080) == OWN_API
     assert guard.refusal("::ffff:127.0.0.1", 8080) == OWN_API
     assert guard.refusal("0.0.0.0", 8080) == OWN_API  # noqa: S104 - a target, not a binding
@@ -97,7 +97,7 @@ def test_own_api_is_refused_even_in_an_allowed_network() -> None:
 
 
 def test_an_api_on_every_address_is_closed_on_every_address_of_the_machine() -> None:
-    guard = Guard([ip_network("0.0.0.0/0"), ip_network("::/0")], own=[("0.0.0.0", 8080)])  # noqa: S104 - under test
+    guard = AddressGuard([ip_network("0.0.0.0/0"), ip_network("::/0")], own=[("0.0.0.0", 8080)])  # noqa: S104 - under test
     assert guard.refusal("127.0.0.1", 8080) == OWN_API
     assert guard.refusal("127.9.9.9", 8080) == OWN_API
     assert guard.refusal("192.0.2.1", 8080) is None, "an address of another machine"
@@ -105,11 +105,11 @@ def test_an_api_on_every_address_is_closed_on_every_address_of_the_machine() -> 
 
 
 def test_an_api_named_by_a_host_name_is_closed_on_its_addresses() -> None:
-    guard = Guard([ip_network("127.0.0.0/8")], own=[("localhost", 8080)])
+    guard = AddressGuard([ip_network("127.0.0.0/8")], own=[("localhost", 8080)])
     assert socket.gethostbyname("localhost") == "127.0.0.1"
     assert guard.refusal("127.0.0.1", 8080) == OWN_API
 
 
 def test_own_port_is_refused_like_any_other_where_loopback_is_not_allowed() -> None:
-    guard = Guard(own=[("127.0.0.1", 8080)])
+    guard = AddressGuard(own=[("127.0.0.1", 8080)])
     assert guard.refusal("127.0.0.1", 8080) == guard.refusal("127.0.0.1", 8081) == NOT_PUBLIC

@@ -15,7 +15,7 @@ import pytest
 from paceline.adapters.providers import apprise_notes
 from paceline.adapters.providers.guard import NOT_PUBLIC, OWN_API
 from paceline.adapters.providers.messenger import HttpMessenger
-from paceline.core.alerts.message import Note
+from paceline.core.alerts.message import AppriseNote
 from paceline.core.batches.calls import Call, CallResult
 from paceline.simulators.http import ModelHttpServer
 from tests.adapters.providers.support.drive import LOOPBACK, RealClock
@@ -40,8 +40,8 @@ def sink() -> Iterator[MailSink]:
         yield running
 
 
-def note(url: str, *, handle: int = 1, timeout_ms: int = 30_000) -> Note:
-    return Note(handle, 1, url, "home is failing", "answered 500 ✗\nat noon", "failure", timeout_ms)
+def note(url: str, *, handle: int = 1, timeout_ms: int = 30_000) -> AppriseNote:
+    return AppriseNote(handle, 1, url, "home is failing", "answered 500 ✗\nat noon", "failure", timeout_ms)
 
 
 def mail(port: int) -> str:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from paceline.adapters.sqlite.database import MEMORY, Connection, Database
+from paceline.adapters.sqlite.database import MEMORY, Connection, SqliteDatabase
 from paceline.adapters.sqlite.methods import cached_peeks
 
 
 class Notes:
     """A store of numbers. ``looks`` counts how often their total was read from the file."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: SqliteDatabase) -> None:
         self._db = db
         self.looks = 0
         self.total = cached_peeks(self._read)
@@ -36,7 +36,7 @@ class Notes:
 
 @contextmanager
 def opened(path: str) -> Iterator[Notes]:
-    with closing(Database(path, synchronous="normal")) as db:
+    with closing(SqliteDatabase(path, synchronous="normal")) as db:
         yield Notes(db)
 
 

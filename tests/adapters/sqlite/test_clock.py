@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.adapters.sqlite.database import Database
+from paceline.adapters.sqlite.database import SqliteDatabase
 from paceline.adapters.sqlite.store import SqliteStore
 
 T0_MS = 1_800_000_000_000
@@ -33,7 +33,7 @@ def test_the_clock_is_read_after_the_wait_for_another_writer(
 
     with (
         contextlib.closing(SqliteStore(path)) as store,
-        contextlib.closing(Database(path, synchronous="full")) as other,
+        contextlib.closing(SqliteDatabase(path, synchronous="full")) as other,
     ):
         with other.write():
             thread = threading.Thread(target=act, args=(store, read_ms))

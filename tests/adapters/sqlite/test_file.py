@@ -12,7 +12,7 @@ import apsw
 import pytest
 
 from paceline.adapters.sqlite import migrate as migrate_module
-from paceline.adapters.sqlite.database import Database
+from paceline.adapters.sqlite.database import SqliteDatabase
 from paceline.adapters.sqlite.keys import CHECKS_LANE, LANE_BITS, due_key
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.monitors.definition import SpecLimits
@@ -241,7 +241,7 @@ def test_store_from_before_the_stored_counters_keeps_its_counts_after_the_upgrad
     path = str(tmp_path / "old.db")
     with monkeypatch.context() as patch:
         patch.setattr(migrate_module, "_scripts", lambda: scripts[:5])
-        database = Database(path, synchronous="normal")
+        database = SqliteDatabase(path, synchronous="normal")
         migrate_module.migrate(database)
         with database.write() as db:
             first = CHECKS_LANE << LANE_BITS
@@ -279,7 +279,7 @@ def test_checks_waiting_in_the_shared_lane_are_served_after_the_upgrade(
     path = str(tmp_path / "old.db")
     with monkeypatch.context() as patch:
         patch.setattr(migrate_module, "_scripts", lambda: scripts[:11])
-        database = Database(path, synchronous="normal")
+        database = SqliteDatabase(path, synchronous="normal")
         migrate_module.migrate(database)
         first, spec = CHECKS_LANE << LANE_BITS, '{"check": {"kind": "http", "url": "http://x.org/"}, "every": "1m"}'
         with database.write() as db:
@@ -315,7 +315,7 @@ def test_checks_waiting_in_the_lane_of_one_owner_are_served_after_the_upgrade(
     path = str(tmp_path / "old.db")
     with monkeypatch.context() as patch:
         patch.setattr(migrate_module, "_scripts", lambda: scripts[:19])
-        database = Database(path, synchronous="normal")
+        database = SqliteDatabase(path, synchronous="normal")
         migrate_module.migrate(database)
         lane, spec = (1 << 21) + 7, '{"check": {"kind": "http", "url": "http://x.org/"}, "every": "1m"}'
         first = lane << LANE_BITS

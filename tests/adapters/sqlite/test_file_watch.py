@@ -9,31 +9,31 @@ from pathlib import Path
 import pytest
 
 from paceline.adapters.sqlite import database
-from paceline.adapters.sqlite.database import Database
+from paceline.adapters.sqlite.database import SqliteDatabase
 from paceline.errors import StoreDamaged
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Database]:
-    with closing(Database(str(tmp_path / "store.db"), synchronous="normal")) as opened:
+def opened(tmp_path: Path) -> Iterator[SqliteDatabase]:
+    with closing(SqliteDatabase(str(tmp_path / "store.db"), synchronous="normal")) as opened:
         with opened.write() as db:
             db.execute("CREATE TABLE thing (id INTEGER PRIMARY KEY, words TEXT)")
             db.executemany("INSERT INTO thing VALUES (?, ?)", [(number, "word " * 50) for number in range(2_000)])
         yield opened
 
 
-def checkpoint(opened: Database) -> None:
+def checkpoint(opened: SqliteDatabase) -> None:
     with opened.writer() as connection:
         connection.wal_checkpoint()
 
 
-def look_at_all(opened: Database) -> None:
+def look_at_all(opened: SqliteDatabase) -> None:
     """The log is read in every second look."""
     for _ in range(4):
         opened.watch()
 
 
-def check_at_once(opened: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def check_at_once(opened: SqliteDatabase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "CHECK_S_MIN", 0.0)
     monkeypatch.setattr(database, "CHECK_SHARE", float("inf"))
     monkeypatch.setattr(opened, "_check_pause_s", 0.0)
@@ -57,7 +57,7 @@ def break_structure(path: str) -> None:
 
 
 def test_damage_in_the_same_moment_as_a_checkpoint_is_found_in_the_structure(
-    opened: Database, monkeypatch: pytest.MonkeyPatch
+    opened: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check_at_once(opened, monkeypatch)
     opened.watch()
@@ -69,7 +69,7 @@ def test_damage_in_the_same_moment_as_a_checkpoint_is_found_in_the_structure(
         pytest.fail("nothing is written any more")
 
 
-def test_byte_changed_by_another_program_is_found_between_checkpoints(opened: Database) -> None:
+def test_byte_changed_by_another_program_is_found_between_checkpoints(opened: SqliteDatabase) -> None:
     checkpoint(opened)
     opened.watch()
     flip_a_byte(opened.path)
@@ -77,7 +77,7 @@ def test_byte_changed_by_another_program_is_found_between_checkpoints(opened: Da
         opened.watch()
 
 
-def test_byte_changed_by_another_program_is_found_after_the_log_restarted(opened: Database) -> None:
+def test_byte_changed_by_another_program_is_found_after_the_log_restarted(opened: SqliteDatabase) -> None:
     checkpoint(opened)
     opened.watch()
     with opened.write() as db:
@@ -87,7 +87,7 @@ def test_byte_changed_by_another_program_is_found_after_the_log_restarted(opened
         opened.watch()
 
 
-def test_write_ahead_log_that_restarts_between_two_looks_is_not_damage(opened: Database) -> None:
+def test_write_ahead_log_that_restarts_between_two_looks_is_not_damage(opened: SqliteDatabase) -> None:
     checkpoint(opened)
     opened.watch()
     for number in range(3):
@@ -101,7 +101,7 @@ def test_write_ahead_log_that_restarts_between_two_looks_is_not_damage(opened: D
     look_at_all(opened)
 
 
-def test_a_page_that_sqlite_finds_damaged_stops_every_connection(opened: Database) -> None:
+def test_a_page_that_sqlite_finds_damaged_stops_every_connection(opened: SqliteDatabase) -> None:
     checkpoint(opened)
     break_structure(opened.path)
     with pytest.raises(StoreDamaged, match="SQLite reports"), opened.read() as db:
@@ -110,7 +110,9 @@ def test_a_page_that_sqlite_finds_damaged_stops_every_connection(opened: Databas
         pytest.fail("nothing is written any more")
 
 
-def test_writes_and_checkpoints_of_our_own_are_no_damage(opened: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_and_checkpoints_of_our_own_are_no_damage(
+    opened: SqliteDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     check_at_once(opened, monkeypatch)
     for number in range(20):
         with opened.write() as db:
@@ -120,7 +122,7 @@ def test_writes_and_checkpoints_of_our_own_are_no_damage(opened: Database, monke
         opened.watch()
 
 
-def test_log_bytes_changed_before_the_first_look_are_found_by_their_checksums(opened: Database) -> None:
+def test_log_bytes_changed_before_the_first_look_are_found_by_their_checksums(opened: SqliteDatabase) -> None:
     look_at_all(opened)
     checkpoint(opened)
     with opened.write() as db:
@@ -132,7 +134,7 @@ def test_log_bytes_changed_before_the_first_look_are_found_by_their_checksums(op
         look_at_all(opened)
 
 
-def test_byte_of_an_idle_log_changed_by_another_program_is_found(opened: Database) -> None:
+def test_byte_of_an_idle_log_changed_by_another_program_is_found(opened: SqliteDatabase) -> None:
     for _ in range(3):
         look_at_all(opened)
     with Path(f"{opened.path}-wal").open("r+b", buffering=0) as log:

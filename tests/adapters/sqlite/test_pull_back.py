@@ -10,7 +10,7 @@ import pytest
 
 from paceline.adapters.sqlite.keys import CHECKS_LANE, LANE_BITS, NEVER_MS
 from paceline.adapters.sqlite.store import SqliteStore
-from paceline.core.monitors.leases import Moment, pulled_back, waits
+from paceline.core.monitors.leases import LeaseTimes, pulled_back, waits
 from paceline.core.monitors.outcome import RunState
 from tests.contract.support.stage import T0_MS
 
@@ -42,7 +42,7 @@ def as_core_decides(row: Row, *, wait_ms_max: int, later_ms_max: int) -> Row:
     if at_ms == NEVER_MS:  # it waits for another run, not for a time
         return row
     bounds = waits(wait_ms_max=wait_ms_max, later_ms_max=later_ms_max)
-    moved = pulled_back(state, Moment(at_ms, started_ms), now_ms=T0_MS, waits=bounds)
+    moved = pulled_back(state, LeaseTimes(at_ms, started_ms), now_ms=T0_MS, waits=bounds)
     return row if moved is None else (handle, state, *moved)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from paceline.adapters.aws.batches.keys import lane_key, ledger_key, place_key, record_key
-from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import Action, Key, delete, update
+from paceline.adapters.aws.client.database import DynamoDatabase
+from paceline.adapters.aws.client.items import Action, DynamoKey, delete, update
 from paceline.adapters.aws.client.tables import ITEMS, RUNS
 from paceline.adapters.aws.store import AwsStore
 from paceline.core.batches.run_keys import run_key
@@ -21,7 +21,7 @@ PLACE = place_key(1, T0_MS)
 LEDGER = ledger_key(run_key(1, 1))
 
 
-def change(key: Key, expression: str, **values: object) -> Callable[[], Action]:
+def change(key: DynamoKey, expression: str, **values: object) -> Callable[[], Action]:
     return lambda: update(RUNS, key, expression, when="", **values)  # type: ignore[arg-type]
 
 
@@ -43,7 +43,7 @@ def change(key: Key, expression: str, **values: object) -> Callable[[], Action]:
     ],
 )
 def test_a_broken_promise_is_found(
-    aws_store: AwsStore, database: Database, damage: Callable[[], Action], words: str
+    aws_store: AwsStore, database: DynamoDatabase, damage: Callable[[], Action], words: str
 ) -> None:
     provide(aws_store, "a")
     plan(aws_store, make_batch(aws_store), every(10, 2))
@@ -53,7 +53,7 @@ def test_a_broken_promise_is_found(
     assert any(words in problem for problem in problems), problems
 
 
-def test_check_finds_a_queue_that_names_missing_runs(aws_store: AwsStore, database: Database) -> None:
+def test_check_finds_a_queue_that_names_missing_runs(aws_store: AwsStore, database: DynamoDatabase) -> None:
     provide(aws_store, "a")
     plan(aws_store, make_batch(aws_store), every(10, 2))
     assert len(claim(aws_store)) == 1

@@ -11,7 +11,7 @@ import pytest
 from paceline.adapters.aws.cache.change_counter import BUMP_S, READ_S, UNSETTLED_S, ChangeCounter
 from paceline.adapters.aws.cache.index_cache import LASTING_S
 from paceline.adapters.aws.client.connect import Clients
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.monitors import entries
 from paceline.adapters.aws.monitors.due import REMEMBERED_S, NextDue
 from paceline.adapters.aws.store import AwsStore
@@ -54,14 +54,14 @@ class Watch:
 
     now_s: float = 1_000.0
 
-    def of(self, database: Database) -> NextDue:
+    def of(self, database: DynamoDatabase) -> NextDue:
         counter = ChangeCounter(database, clock_s=lambda: self.now_s)
         counter.caches_indexes = True
         return NextDue(database, counter, clock_s=lambda: self.now_s)
 
 
 def test_entry_armed_by_another_process_is_seen_within_a_second_at_one_request_a_second(
-    store: AwsStore, database: Database, clients: Clients
+    store: AwsStore, database: DynamoDatabase, clients: Clients
 ) -> None:
     watch = Watch()
     mine = watch.of(database)
@@ -84,7 +84,7 @@ def test_entry_armed_by_another_process_is_seen_within_a_second_at_one_request_a
     assert unsettled == {"GetItem": 2, "Query": 1}
 
 
-def test_lost_bump_of_the_change_counter_costs_only_lateness(store: AwsStore, database: Database) -> None:
+def test_lost_bump_of_the_change_counter_costs_only_lateness(store: AwsStore, database: DynamoDatabase) -> None:
     watch = Watch()
     mine = watch.of(database)
     mine.first_ms()
@@ -102,7 +102,7 @@ def test_lost_bump_of_the_change_counter_costs_only_lateness(store: AwsStore, da
 
 @pytest.mark.parametrize("patient", [False, True])
 def test_promise_10_an_entry_that_this_process_moved_and_another_after_it_is_still_seen(
-    store: AwsStore, database: Database, *, patient: bool
+    store: AwsStore, database: DynamoDatabase, *, patient: bool
 ) -> None:
     """Otherwise the entry would never fire again after the other process has died."""
     watch = Watch()
@@ -116,7 +116,9 @@ def test_promise_10_an_entry_that_this_process_moved_and_another_after_it_is_sti
     assert mine.first_ms() == T0_MS + MINUTE_MS
 
 
-def test_entry_moved_by_this_process_counts_before_the_index_shows_it(store: AwsStore, database: Database) -> None:
+def test_entry_moved_by_this_process_counts_before_the_index_shows_it(
+    store: AwsStore, database: DynamoDatabase
+) -> None:
     watch = Watch()
     mine = watch.of(database)
     monitor = armed(store, "a")
@@ -156,7 +158,7 @@ def test_every_write_that_schedules_something_earlier_bumps_the_change_counter(
 
 
 def test_process_bumps_the_change_counter_once_a_second_and_ignores_its_own_bump(
-    database: Database, clients: Clients
+    database: DynamoDatabase, clients: Clients
 ) -> None:
     now_s = 1_000.0
     counter = ChangeCounter(database, clock_s=lambda: now_s)

@@ -9,15 +9,15 @@ from contextlib import closing, contextmanager
 import pytest
 from botocore.exceptions import ClientError
 
-from paceline.adapters.aws.client.database import Database, Transacted, Written
-from paceline.adapters.aws.client.items import ABSENT, PRESENT, Key, check, delete, padded, put, update
+from paceline.adapters.aws.client.database import DynamoDatabase, Transacted, WriteResult
+from paceline.adapters.aws.client.items import ABSENT, PRESENT, DynamoKey, check, delete, padded, put, update
 from paceline.adapters.aws.client.tables import ITEMS, LEDGER, READY_INDEX, RUNS
 from paceline.adapters.aws.store import AwsStore
 from paceline.ports.queue_messages import Letter
 from tests.aws.support.fault_proxy import FaultProxy, Faults, fault_proxy
 from tests.aws.support.ministack import Emulator, guarded_clients
 
-A, B = Key("a", "1"), Key("b", "1")
+A, B = DynamoKey("a", "1"), DynamoKey("b", "1")
 
 
 @contextmanager
@@ -31,19 +31,19 @@ def weather(aws: Emulator, store: AwsStore, faults: Faults, *, seed: int = 1) ->
         yield shaky, proxy
 
 
-def row(key: Key, **more: object) -> dict[str, object]:
+def row(key: DynamoKey, **more: object) -> dict[str, object]:
     return {"pk": key.pk, "sk": key.sk, **more}
 
 
-def test_put_if_absent_succeeds_once_and_returns_the_existing_item(database: Database) -> None:
-    assert database.write(put(ITEMS, row(A, counter=1), when=ABSENT)) == Written(True, None)
+def test_put_if_absent_succeeds_once_and_returns_the_existing_item(database: DynamoDatabase) -> None:
+    assert database.write(put(ITEMS, row(A, counter=1), when=ABSENT)) == WriteResult(True, None)
     lost = database.write(put(ITEMS, row(A, counter=2), when=ABSENT))
     assert not lost.won
     assert lost.item is not None
     assert lost.item["counter"] == 1
 
 
-def test_update_succeeds_only_if_its_condition_holds(database: Database) -> None:
+def test_update_succeeds_only_if_its_condition_holds(database: DynamoDatabase) -> None:
     database.write(put(ITEMS, row(A, counter=1, url="x")))
     advance = update(ITEMS, A, "SET #counter = :next", when="#counter = :seen", seen=1, next=2)
     won = database.write(advance)
@@ -53,37 +53,37 @@ def test_update_succeeds_only_if_its_condition_holds(database: Database) -> None
     assert not database.write(advance).won
 
 
-def test_promise_3_update_does_not_create_a_deleted_item_again(database: Database) -> None:
-    assert database.write(update(ITEMS, A, "ADD #counter :one", when=PRESENT, one=1)) == Written(False, None)
+def test_promise_3_update_does_not_create_a_deleted_item_again(database: DynamoDatabase) -> None:
+    assert database.write(update(ITEMS, A, "ADD #counter :one", when=PRESENT, one=1)) == WriteResult(False, None)
     assert database.get(ITEMS, A) is None
 
 
-def test_conditional_delete_succeeds_only_once(database: Database) -> None:
+def test_conditional_delete_succeeds_only_once(database: DynamoDatabase) -> None:
     database.write(put(ITEMS, row(A)))
     assert database.write(delete(ITEMS, A, when=PRESENT)).won
     assert not database.write(delete(ITEMS, A, when=PRESENT)).won
 
 
-def test_a_transaction_happens_whole_or_not_at_all(database: Database) -> None:
+def test_a_transaction_happens_whole_or_not_at_all(database: DynamoDatabase) -> None:
     database.write(put(ITEMS, row(A, free=5)))
     take = update(ITEMS, A, "SET #free = #free - :cost", when="#free >= :cost", cost=3)
     assert database.transact([take, put(LEDGER, row(B), when=ABSENT)]) == Transacted(True)
-    again = database.transact([take, put(LEDGER, row(Key("b", "2")), when=ABSENT)])
+    again = database.transact([take, put(LEDGER, row(DynamoKey("b", "2")), when=ABSENT)])
     assert (again.won, again.lost) == (False, (True, False))
     assert again.items[0] is not None
     assert again.items[0]["free"] == 2
-    assert database.get(LEDGER, Key("b", "2")) is None
-    assert database.get_together([(ITEMS, A), (LEDGER, B), (LEDGER, Key("b", "2"))])[1:] == [row(B), None]
+    assert database.get(LEDGER, DynamoKey("b", "2")) is None
+    assert database.get_together([(ITEMS, A), (LEDGER, B), (LEDGER, DynamoKey("b", "2"))])[1:] == [row(B), None]
 
 
-def test_a_check_guards_a_transaction_and_writes_nothing(database: Database) -> None:
+def test_a_check_guards_a_transaction_and_writes_nothing(database: DynamoDatabase) -> None:
     assert not database.transact([check(ITEMS, A, when=PRESENT), put(LEDGER, row(B))]).won
     database.write(put(ITEMS, row(A)))
     assert database.transact([check(ITEMS, A, when=PRESENT), put(LEDGER, row(B))]).won
     assert database.get(ITEMS, A) == row(A)
 
 
-def test_exactly_one_of_many_conditional_writes_at_once_wins(database: Database) -> None:
+def test_exactly_one_of_many_conditional_writes_at_once_wins(database: DynamoDatabase) -> None:
     database.write(put(ITEMS, row(A, counter=0)))
 
     def race(number: int) -> bool:
@@ -92,7 +92,7 @@ def test_exactly_one_of_many_conditional_writes_at_once_wins(database: Database)
                 update(
                     ITEMS, A, "SET #counter = :next", when="#counter = :seen", seen=number // 8, next=number // 8 + 1
                 ),
-                put(RUNS, row(Key("r", padded(number // 8))), when=ABSENT),
+                put(RUNS, row(DynamoKey("r", padded(number // 8))), when=ABSENT),
             ]
         )
         return counter.won
@@ -103,9 +103,9 @@ def test_exactly_one_of_many_conditional_writes_at_once_wins(database: Database)
     assert database.count(RUNS, "r", limit=100) == 5
 
 
-def test_a_query_goes_on_over_pages_and_stops_at_its_limit(database: Database) -> None:
+def test_a_query_goes_on_over_pages_and_stops_at_its_limit(database: DynamoDatabase) -> None:
     database.write_many(
-        put(RUNS, row(Key("q", padded(at)), shard="s", at=at, body="x" * 20_000)) for at in range(120)
+        put(RUNS, row(DynamoKey("q", padded(at)), shard="s", at=at, body="x" * 20_000)) for at in range(120)
     )  # more than one page of a megabyte
     found = database.page(RUNS, "q", limit=1_000)
     assert [item["at"] for item in found] == list(range(120))
@@ -123,13 +123,13 @@ def test_a_query_goes_on_over_pages_and_stops_at_its_limit(database: Database) -
     assert database.page(RUNS, "q", limit=0) == []
 
 
-def test_bulk_read_leaves_out_missing_items(database: Database) -> None:
-    database.write_many(put(RUNS, row(Key("q", padded(at)))) for at in range(0, 250, 2))
-    keys = [Key("q", padded(at)) for at in [*range(250), 0, 2]]
+def test_bulk_read_leaves_out_missing_items(database: DynamoDatabase) -> None:
+    database.write_many(put(RUNS, row(DynamoKey("q", padded(at)))) for at in range(0, 250, 2))
+    keys = [DynamoKey("q", padded(at)) for at in [*range(250), 0, 2]]
     assert database.get_many(RUNS, keys).keys() == set(keys[:250:2])
 
 
-def test_invalid_request_raises_the_client_error_and_not_store_unavailable(database: Database) -> None:
+def test_invalid_request_raises_the_client_error_and_not_store_unavailable(database: DynamoDatabase) -> None:
     with pytest.raises(ClientError, match="ValidationException"):
         database.write(put(ITEMS, {"pk": "a", "sk": 5}))
 
@@ -154,7 +154,7 @@ def test_promise_9_a_transaction_whose_reply_was_lost_is_won_and_done_once(aws: 
         database.write(put(ITEMS, row(A, spent=0)))
         for turn in range(20):
             spend = update(ITEMS, A, "ADD #spent :cost", when=PRESENT, cost=10)
-            assert database.transact([spend, put(LEDGER, row(Key("p", padded(turn))), when=ABSENT)]).won
+            assert database.transact([spend, put(LEDGER, row(DynamoKey("p", padded(turn))), when=ABSENT)]).won
         item = database.get(ITEMS, A)
         assert item is not None
         assert item["spent"] == 200
@@ -166,8 +166,8 @@ def test_promise_10_unprocessed_items_of_a_batch_write_are_written_after_all(
 ) -> None:
     with weather(aws, aws_store, Faults(partial=0.6, reorder=0.1)) as (shaky, proxy):
         database = shaky._database
-        database.write_many(put(RUNS, row(Key("q", padded(at)))) for at in range(100))
-        assert len(database.get_many(RUNS, [Key("q", padded(at)) for at in range(100)])) == 100
+        database.write_many(put(RUNS, row(DynamoKey("q", padded(at)))) for at in range(100))
+        assert len(database.get_many(RUNS, [DynamoKey("q", padded(at)) for at in range(100)])) == 100
         shaky._queues.send("ticks", [Letter(str(at)) for at in range(40)])
         assert proxy.hits["partial"] > 3
     seen: set[str] = set()
@@ -193,10 +193,10 @@ def test_a_batch_of_messages_stays_within_a_megabyte(aws_store: AwsStore) -> Non
     assert aws_store._queues.depth("ticks") == 7
 
 
-@pytest.mark.parametrize("key", [Key("x" * 2_049, "-"), Key("a", "ü" * 513), Key("a", "")])
-def test_name_that_is_too_long_for_a_key_is_not_found(database: Database, key: Key) -> None:
+@pytest.mark.parametrize("key", [DynamoKey("x" * 2_049, "-"), DynamoKey("a", "ü" * 513), DynamoKey("a", "")])
+def test_name_that_is_too_long_for_a_key_is_not_found(database: DynamoDatabase, key: DynamoKey) -> None:
     """A name of any length may be requested; the longest valid one is still looked up."""
-    longest = Key("x" * 2_048, "ü" * 512)
+    longest = DynamoKey("x" * 2_048, "ü" * 512)
     assert database.write(put(ITEMS, row(longest, n=1))).won
     assert database.get(ITEMS, key) is None
     assert database.get_many(ITEMS, [key, longest]).keys() == {longest}

@@ -17,7 +17,7 @@ from paceline.adapters.aws.client.queues import Queues
 from paceline.adapters.aws.dead_queues import once_again
 from paceline.adapters.aws.store import AwsStore
 from paceline.ports import queue_messages as messages
-from paceline.ports.queue_messages import Alarm, CallWake, CheckWake, Letter, Look, Release, Start
+from paceline.ports.queue_messages import Alarm, CallWake, CheckWake, Letter, MinuteWake, ProviderRelease, Start
 from paceline.steps.batches import redrive
 from tests.aws.functions.test_batches import declare, plan, states
 from tests.aws.support.lambda_stage import Cycle, Stage, Target
@@ -116,7 +116,7 @@ def test_promise_5_message_is_sent_again_after_a_kill_between_send_and_delete(
 ) -> None:
     number = provide(aws_store, "a")
     plan_runs(aws_store, make_batch(aws_store), every(10, 2))
-    queues.send("ticks-dead", [Letter(messages.write(Release(number, T0_MS)))])
+    queues.send("ticks-dead", [Letter(messages.write(ProviderRelease(number, T0_MS)))])
     wake = CallWake(number, T0_MS, 7)
     queues.send("runs-dead.fifo", [Letter(messages.write(wake), group=wake.group, once=wake.once)])
     with killed_before_deleting(clients, queues), pytest.raises(RuntimeError):
@@ -175,19 +175,22 @@ def test_stale_messages_are_dropped_and_unreadable_messages_stay(aws_store: AwsS
         Alarm(due.generation, due.counter + 1, due.due_ms),
         Alarm(due.generation, due.counter, due.due_ms - 1),
         Alarm(999, 0, T0_MS),
-        Release(busy, T0_MS),
-        Release(rests, T0_MS),
-        Release(999, T0_MS),
+        ProviderRelease(busy, T0_MS),
+        ProviderRelease(rests, T0_MS),
+        ProviderRelease(999, T0_MS),
         Start(999, 0, T0_MS),
     ]
-    live: list[messages.Tick] = [Alarm(due.generation, due.counter, due.due_ms), Release(busy, T0_MS + MINUTE_MS)]
+    live: list[messages.Tick] = [
+        Alarm(due.generation, due.counter, due.due_ms),
+        ProviderRelease(busy, T0_MS + MINUTE_MS),
+    ]
     texts = [messages.write(one) for one in (*stale, *live)]
     queues.send("ticks-dead", [Letter(text) for text in (*texts, "not ours", "{}")])
     wakes: list[messages.Wake] = [
         CheckWake(999, 0),
         CallWake(busy, T0_MS, 1),
         CallWake(rests, T0_MS, 1),
-        Look(T0_MS // 60_000 - 2),
+        MinuteWake(T0_MS // 60_000 - 2),
     ]
     fifo = [Letter(messages.write(wake), group=wake.group, once=wake.once) for wake in wakes]
     queues.send("runs-dead.fifo", [*fifo, Letter("not ours", group="x", once="x")])

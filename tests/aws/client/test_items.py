@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from paceline.adapters.aws.client.items import (
     DIGITS,
-    Key,
+    DynamoKey,
     decode,
     decode_item,
     encode,
@@ -62,7 +62,9 @@ def test_shard_of_a_name_never_changes() -> None:
 
 
 def test_every_name_of_an_expression_is_aliased_and_every_value_typed() -> None:
-    action = update("items", Key("a", "b"), "SET #counter = :next REMOVE #due", when="#counter = :seen", next=2, seen=1)
+    action = update(
+        "items", DynamoKey("a", "b"), "SET #counter = :next REMOVE #due", when="#counter = :seen", next=2, seen=1
+    )
     assert action.params == {
         "Key": {"pk": {"S": "a"}, "sk": {"S": "b"}},
         "UpdateExpression": "SET #counter = :next REMOVE #due",

@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 from paceline.adapters.aws.client.connect import Clients
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.numbers import Numbers
 from paceline.adapters.aws.store import AwsStore
 from tests.aws.support.fault_proxy import Faults, fault_proxy
 from tests.aws.support.ministack import Emulator, guarded_clients
 
 
-def test_numbers_begin_at_one_and_rise_within_one_process(database: Database) -> None:
+def test_numbers_begin_at_one_and_rise_within_one_process(database: DynamoDatabase) -> None:
     numbers = Numbers(database)
     assert numbers.take("generation", 3) == [1, 2, 3]
     assert numbers.take("generation", 2) == [4, 5]
@@ -21,14 +21,14 @@ def test_numbers_begin_at_one_and_rise_within_one_process(database: Database) ->
     assert numbers.take("generation", 0) == []
 
 
-def test_numbers_are_reserved_in_blocks_that_grow_with_the_request(database: Database) -> None:
+def test_numbers_are_reserved_in_blocks_that_grow_with_the_request(database: DynamoDatabase) -> None:
     one, other = Numbers(database), Numbers(database)
     assert one.take("n", 1, block=10) == [1]
     assert other.take("n", 25, block=10) == list(range(11, 36))
     assert one.take("n", 12, block=10) == [*range(2, 11), 36, 37, 38]
 
 
-def test_no_number_is_given_to_two_concurrent_takers(database: Database) -> None:
+def test_no_number_is_given_to_two_concurrent_takers(database: DynamoDatabase) -> None:
     pair = [Numbers(database), Numbers(database)]
     with ThreadPoolExecutor(8) as pool:
         taken = pool.map(lambda number: pair[number % 2].take("n", 7, block=20), range(60))

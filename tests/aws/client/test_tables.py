@@ -11,8 +11,8 @@ from tests.aws.support.ministack import make_tables
 def test_creating_the_tables_a_second_time_changes_nothing(clients: Clients, prefix: str) -> None:
     first = tables.create(clients, prefix)
     names = tuple(f"{prefix}-{part.name}" for part in (*TABLES, *QUEUES))
-    assert first == tables.Report(created=names, existing=(), differences=())
-    assert tables.create(clients, prefix) == tables.Report(created=(), existing=names, differences=())
+    assert first == tables.TablesReport(created=names, existing=(), differences=())
+    assert tables.create(clients, prefix) == tables.TablesReport(created=(), existing=names, differences=())
 
 
 def test_test_tables_equal_those_that_aws_init_creates(clients: Clients, prefix: str) -> None:

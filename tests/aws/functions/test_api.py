@@ -64,7 +64,7 @@ def test_binary_answers_are_encoded_in_base64(stage: Stage) -> None:
 
 @pytest.mark.parametrize(
     "message",
-    [queue_messages.Alarm(1, 2, 3), queue_messages.Release(1, 2), queue_messages.Start(1, 2, 3)],
+    [queue_messages.Alarm(1, 2, 3), queue_messages.ProviderRelease(1, 2), queue_messages.Start(1, 2, 3)],
     ids=["alarm", "release", "start"],
 )
 def test_a_tick_is_read_as_it_was_written(message: queue_messages.Tick) -> None:
@@ -73,7 +73,7 @@ def test_a_tick_is_read_as_it_was_written(message: queue_messages.Tick) -> None:
 
 @pytest.mark.parametrize(
     "message",
-    [queue_messages.CheckWake(1, 2), queue_messages.CallWake(1, 2, 3), queue_messages.Look(1)],
+    [queue_messages.CheckWake(1, 2), queue_messages.CallWake(1, 2, 3), queue_messages.MinuteWake(1)],
     ids=["check", "call", "look"],
 )
 def test_a_wake_is_read_as_it_was_written(message: queue_messages.Wake) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from paceline.adapters.aws.client.items import Key, delete, put
+from paceline.adapters.aws.client.items import DynamoKey, delete, put
 from paceline.adapters.aws.client.tables import ITEMS
 from paceline.adapters.aws.store import AwsStore
 from paceline.ports.queue_messages import Letter
@@ -74,7 +74,7 @@ def test_stream_mapping_delivers_each_change_once_in_order_with_both_images(aws_
     mapping = stream(lambda event, _context: records.extend(event["Records"]))
     write(aws_store, "a", "b")
     aws_store._database.write(put(ITEMS, {"pk": "a", "sk": "-", "bytes": b"\x00", "n": 1}))
-    aws_store._database.write(delete(ITEMS, Key("a", "-")))
+    aws_store._database.write(delete(ITEMS, DynamoKey("a", "-")))
     assert mapping.pump() == 4
     assert [(name_of(record), record["eventName"]) for record in records] == [
         ("a", "INSERT"),
@@ -132,7 +132,7 @@ def test_a_malformed_report_fails_the_whole_batch(aws_store: AwsStore, stream: A
 def test_filtered_stream_records_are_not_delivered(aws_store: AwsStore, stream: Any) -> None:
     seen = of_stream()
     write(aws_store, "a")
-    aws_store._database.write(delete(ITEMS, Key("a", "-")))
+    aws_store._database.write(delete(ITEMS, DynamoKey("a", "-")))
     stream(seen.reporting, matches=lambda record: record["eventName"] == "REMOVE").pump()
     assert seen.names == ["a"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from paceline.adapters.aws.client.queues import Received
 from paceline.core.batches.batch import BODY_BYTES_MAX
-from paceline.ports.queue_messages import Work, work_letter
+from paceline.ports.queue_messages import WorkMessage, work_letter
 from paceline.shells.aws_lambda import sweeper, ticks
 from tests.aws.functions.test_batches import declare, plan, states
 from tests.aws.support.lambda_stage import Context, Cycle, Stage, Target
@@ -116,7 +116,7 @@ def test_due_release_of_an_outgoing_provider_goes_to_the_work_queue(stage: Stage
 
 def test_message_of_the_largest_record_fits_into_sqs() -> None:
     body = json.dumps("x" * (BODY_BYTES_MAX - 2))
-    letter = work_letter(Work("r" * 128, "p" * 128, "/" * 2_048, body, "r" * 800, "2026-11-15T00:00:00Z", 1))
+    letter = work_letter(WorkMessage("r" * 128, "p" * 128, "/" * 2_048, body, "r" * 800, "2026-11-15T00:00:00Z", 1))
     assert len(letter.body.encode()) < 256 * 1024
     assert letter.once is not None
     assert len(letter.once) <= 128

@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 
 from paceline.adapters.aws.store import AwsStore
-from paceline.core.jobs.values import AccountSpec, Admitted, Busy, Ending, OverCredits, Sent, StoredMeasurement
+from paceline.core.jobs.values import AccountSpec, Admitted, Busy, MeasurementEnd, OverCredits, Sent, StoredMeasurement
 from tests.aws.support.fault_proxy import Faults, fault_proxy
 from tests.aws.support.jobs_bench import AwsBench
 from tests.aws.support.ministack import shared_emulator
@@ -48,7 +48,7 @@ def work(store: AwsStore, number: int, key: str, turns: int = 14) -> Counter[str
                 continue
             assert store.answer(begun.handle, begun.attempt, Sent((begun.handle,)), now_ms=T0_MS)
             if begun.index % 2 == turn % 2:
-                ending = Ending(begun.handle, begun.attempt, "done", "", 48, 8, frees_slot=True)
+                ending = MeasurementEnd(begun.handle, begun.attempt, "done", "", 48, 8, frees_slot=True)
                 assert store.end([ending], now_ms=T0_MS)[0].won
                 found["ended"] += 1
     return found

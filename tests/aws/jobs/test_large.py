@@ -11,7 +11,7 @@ import pytest
 from paceline.adapters.aws.jobs.submit import GIVEN_UP_MS
 from paceline.core.jobs.cost import Cost
 from paceline.core.jobs.measurement import Measurement, Ping, Probes
-from paceline.core.jobs.values import Admitted, Ending, OverCredits, Sent, StoredMeasurement
+from paceline.core.jobs.values import Admitted, MeasurementEnd, OverCredits, Sent, StoredMeasurement
 from tests.aws.support.jobs_bench import AwsBench, Cut
 from tests.contract.support.job_stage import add_account, again, job_of, limit, money, submission, submit
 from tests.contract.support.stage import T0_MS, user
@@ -150,7 +150,7 @@ def test_a_measurement_of_a_hundred_definitions_is_sent_ended_and_removed(bench:
     assert [one.atlas_id for one in sent.atlas] == list(range(100, 200))
     assert store.slots_seen("lab", [100, 199, 200]) == 2
     assert store.cancel_job(found.job.number, now_ms=T0_MS)
-    ending = Ending(head.handle, 1, "cancelled", "", 0, 0, frees_slot=True)
+    ending = MeasurementEnd(head.handle, 1, "cancelled", "", 0, 0, frees_slot=True)
     assert store.end([ending], now_ms=T0_MS)[0].won
     assert len(store.finish_jobs(now_ms=T0_MS, limit=1)) == 1
     assert store.purge_jobs(finished_before_ms=T0_MS + 1, limit=10) == 1

@@ -15,14 +15,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
-from paceline.adapters.aws.client.items import Key, delete, update
+from paceline.adapters.aws.client.items import DynamoKey, delete, update
 from paceline.adapters.aws.client.tables import LEDGER
 from paceline.adapters.aws.jobs import keys as jobs_keys
 from paceline.adapters.aws.jobs import meters as jobs_meters
 from paceline.adapters.aws.jobs import submit as jobs_submit
 from paceline.adapters.aws.jobs.keys import account_key, job_key, posting_key, row_key
 from paceline.adapters.aws.store import AwsStore
-from paceline.core.jobs.values import AccountSpec, Ending, NotSent, Sent, StoredMeasurement
+from paceline.core.jobs.values import AccountSpec, MeasurementEnd, NotSent, Sent, StoredMeasurement
 from tests.aws.support.jobs_bench import AwsBench
 from tests.contract.jobs.test_ledger import DAILY_CREDITS, SENDING_MAX, Ledger
 from tests.contract.support.job_stage import add_account, limit, submission, submit
@@ -92,7 +92,7 @@ def sent(store: AwsStore) -> object:
 
 def ended(store: AwsStore) -> object:
     for item in store.holding("ongoing", after=0, limit=1):
-        assert store.end([Ending(item.handle, item.attempt, "done", "", 30, 5, frees_slot=True)], now_ms=T0_MS)
+        assert store.end([MeasurementEnd(item.handle, item.attempt, "done", "", 30, 5, frees_slot=True)], now_ms=T0_MS)
     return True
 
 
@@ -135,12 +135,12 @@ def test_promise_10_job_whose_process_dies_before_any_request_ends_like_an_undis
         (job_key(1), "ADD #settled :n", "the jobs do not add up"),
         (job_key(1), "ADD #definitions_done :n", "counts or sums"),
         (job_key(1), "ADD #purged :n", "on its way out"),
-        (Key("line", "-"), "ADD #sending :n", "not being sent as are counted"),
+        (DynamoKey("line", "-"), "ADD #sending :n", "not being sent as are counted"),
         (row_key(1 << 14), None, "of no measurement"),
         (job_key(1), None, "of no job"),
     ],
 )
-def test_check_reports_books_that_do_not_add_up(key: Key, change: str | None, words: str) -> None:
+def test_check_reports_books_that_do_not_add_up(key: DynamoKey, change: str | None, words: str) -> None:
     with closing(AwsBench()) as bench:
         account_key_id = people(bench)
         submit(bench.store, submission(1))
@@ -175,7 +175,7 @@ def test_expired_usage_of_an_account_is_removed_in_bounded_pieces(monkeypatch: p
             begun = bench.store.begin_send(item, account="lab", key=key, sending_max=1, now_ms=now_ms)
             assert isinstance(begun, StoredMeasurement)
             assert bench.store.answer(begun.handle, 1, Sent((minute,)), now_ms=now_ms)
-            ending = Ending(begun.handle, 1, "done", "", 60, 10, frees_slot=True)
+            ending = MeasurementEnd(begun.handle, 1, "done", "", 60, 10, frees_slot=True)
             assert bench.store.end([ending], now_ms=now_ms)[0].won
         later_ms = T0_MS + 2 * DAY_MS
         submit(bench.store, submission(1), now_ms=later_ms)

@@ -14,10 +14,10 @@ from paceline.core.jobs.values import (
     AccountClosed,
     AccountSpec,
     Busy,
-    Ending,
+    MeasurementEnd,
+    MeasurementProgress,
     NotSent,
     Paused,
-    Progress,
     Sent,
     StoredMeasurement,
     TargetFull,
@@ -51,8 +51,8 @@ def begun_with(bench: AwsBench, item: StoredMeasurement, key: str, *, now_ms: in
     return taken(bench, lambda store: store.begin_send(item, account="lab", key=key, sending_max=9, now_ms=now_ms))
 
 
-def ending_of(item: StoredMeasurement) -> Ending:
-    return Ending(item.handle, item.attempt + 1, "done", "", 42, 7, frees_slot=True)
+def ending_of(item: StoredMeasurement) -> MeasurementEnd:
+    return MeasurementEnd(item.handle, item.attempt + 1, "done", "", 42, 7, frees_slot=True)
 
 
 def test_requests_to_aws_for_a_submission_are_bounded(bench: AwsBench) -> None:
@@ -88,7 +88,7 @@ def sent_and_ended(bench: AwsBench, key: str) -> Counter[str]:
     [item] = heads(bench.store)
     bench.store.gates([TARGET])
     assert begun_with(bench, item, key) == ONE_WRITE
-    sent, progress = Sent((item.handle,)), Progress(item.handle, 1, ((2, 7),))
+    sent, progress = Sent((item.handle,)), MeasurementProgress(item.handle, 1, ((2, 7),))
     assert taken(bench, lambda store: store.answer(item.handle, 1, sent, now_ms=T0_MS)) == ONE_WRITE
     assert taken(bench, lambda store: store.note_progress([progress])) == {"UpdateItem": 1}
     return taken(bench, lambda store: store.end([ending_of(item)], now_ms=T0_MS))
@@ -184,7 +184,7 @@ def test_expired_usage_makes_room_also_for_cached_measurements(bench: AwsBench) 
     submit(bench.store, submission(2))
     begun = begin(bench.store, key)
     assert bench.store.answer(begun.handle, 1, Sent((1,)), now_ms=T0_MS)
-    assert bench.store.end([Ending(begun.handle, 1, "done", "", 60, 10, frees_slot=True)], now_ms=T0_MS)[0].won
+    assert bench.store.end([MeasurementEnd(begun.handle, 1, "done", "", 60, 10, frees_slot=True)], now_ms=T0_MS)[0].won
     [item] = heads(bench.store)
     assert isinstance(bench.store.begin_send(item, account="lab", key=key, sending_max=9, now_ms=T0_MS), Short)
     later_ms = T0_MS + DAY_MS + 60_000

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from paceline.adapters.aws.client.connect import Clients
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import padded
 from paceline.adapters.aws.client.items import put as put_item
 from paceline.adapters.aws.client.queues import Queues
@@ -199,7 +199,7 @@ def test_promise_10_next_run_is_offered_when_the_first_expires(store: AwsStore, 
 
 
 def test_claims_for_all_owners_visit_every_owner_in_turn(
-    store: AwsStore, database: Database, monkeypatch: pytest.MonkeyPatch
+    store: AwsStore, database: DynamoDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(monitors_claims, "PROBED_MAX", 8)
     monkeypatch.setattr(monitors_offers, "PAGE_MAX", 8)

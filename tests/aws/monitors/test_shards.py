@@ -10,7 +10,7 @@ import pytest
 
 from paceline.adapters.aws.cache.change_counter import READ_S, UNSETTLED_S, ChangeCounter
 from paceline.adapters.aws.client.connect import Clients
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import put as put_item
 from paceline.adapters.aws.client.tables import ITEMS
 from paceline.adapters.aws.keys import user_key
@@ -122,7 +122,7 @@ def test_owner_with_many_monitors_has_several_queues_and_claims_query_all() -> N
 
 @pytest.mark.parametrize("patient", [True, False])
 def test_entry_armed_in_a_new_shard_is_due_for_all_processes(
-    store: AwsStore, other: AwsStore, database: Database, *, patient: bool
+    store: AwsStore, other: AwsStore, database: DynamoDatabase, *, patient: bool
 ) -> None:
     """Another process read the number of shards before this shard existed, and caches it for a while."""
     now_s = 0.0
@@ -190,7 +190,7 @@ def test_next_due_time_reflects_writes_of_the_same_process_at_once(store: AwsSto
 
 
 def test_next_due_time_reflects_writes_of_another_process_after_the_cache_expires(
-    store: AwsStore, database: Database
+    store: AwsStore, database: DynamoDatabase
 ) -> None:
     now_s = 0.0
     elsewhere = NextDue(database, store.change_counter, clock_s=lambda: now_s)
@@ -238,7 +238,7 @@ def test_removing_a_user_removes_more_monitors_than_a_transaction_holds(store: A
 
 @pytest.mark.parametrize("act", ["removed", "disabled"])
 def test_promise_10_changes_left_unrecorded_by_a_dead_process_are_recorded_by_the_next_reader(
-    store: AwsStore, other: AwsStore, database: Database, act: str
+    store: AwsStore, other: AwsStore, database: DynamoDatabase, act: str
 ) -> None:
     """It died behind the transaction: the user is edited or gone, and no change is recorded yet."""
     generations = fill(store, 3)

@@ -6,7 +6,7 @@ import pytest
 
 from paceline.adapters.aws import uptime
 from paceline.adapters.aws.client.connect import Clients
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import update
 from paceline.adapters.aws.client.tables import RUNS
 from paceline.adapters.aws.monitors.keys import uptime_key
@@ -46,7 +46,7 @@ def test_uptime_fold_takes_three_requests_once_in_many_settled_runs(
     assert 0 < made[1] - made[0] <= 2 * 3
 
 
-def test_a_removed_monitor_leaves_no_roll_up(store: AwsStore, database: Database) -> None:
+def test_a_removed_monitor_leaves_no_roll_up(store: AwsStore, database: DynamoDatabase) -> None:
     monitor = armed(store, "a")
     settled(store, monitor, 2 * FOLD_EVERY)
     key = uptime_key(monitor.generation)
@@ -60,7 +60,7 @@ def test_a_removed_monitor_leaves_no_roll_up(store: AwsStore, database: Database
     assert database.get(RUNS, key) is None
 
 
-def test_check_reports_a_roll_up_that_goes_further_than_its_runs(store: AwsStore, database: Database) -> None:
+def test_check_reports_a_roll_up_that_goes_further_than_its_runs(store: AwsStore, database: DynamoDatabase) -> None:
     monitor = armed(store, "a")
     settled(store, monitor, 2 * FOLD_EVERY)
     assert store.verify() == []

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import delete, update
 from paceline.adapters.aws.client.tables import ITEMS, RUNS, SCHEDULERS
 from paceline.adapters.aws.keys import user_key
@@ -24,64 +24,64 @@ from tests.aws.support.ministack import Emulator, guarded_clients
 from tests.contract.support.stage import MINUTE_MS, T0_MS, armed, claim, make_runs, put, settle, spec
 
 pytestmark = [pytest.mark.aws, pytest.mark.usefixtures("silent_bell")]
-Damage = Callable[[Database, int], None]
+Damage = Callable[[DynamoDatabase, int], None]
 
 EVERY_MINUTE_QUEUED = Cadence(every_ms=MINUTE_MS, overlap="queue")
 """What a shaken worker has not settled does not keep the next firing from making its run."""
 
 
-def number_of(database: Database) -> int:
+def number_of(database: DynamoDatabase) -> int:
     user = database.get(ITEMS, user_key("ann"))
     assert user is not None
     return int(user["number"])
 
 
-def lose_the_entry(database: Database, generation: int) -> None:
+def lose_the_entry(database: DynamoDatabase, generation: int) -> None:
     database.write(delete(SCHEDULERS, entry_key(generation)))
 
 
-def lose_the_monitor(database: Database, generation: int) -> None:
+def lose_the_monitor(database: DynamoDatabase, generation: int) -> None:
     del generation
     database.write(delete(ITEMS, monitor_key(number_of(database), "a")))
     user = update(ITEMS, user_key("ann"), "ADD #monitors :less", when="", less=-1)
     database.write(user)
 
 
-def miscount(database: Database, generation: int) -> None:
+def miscount(database: DynamoDatabase, generation: int) -> None:
     del generation
     database.write(update(ITEMS, user_key("ann"), "ADD #monitors :more", when="", more=1))
 
 
-def leave_the_due_index(database: Database, generation: int) -> None:
+def leave_the_due_index(database: DynamoDatabase, generation: int) -> None:
     database.write(update(SCHEDULERS, entry_key(generation), "REMOVE #shard", when=""))
 
 
-def turn_the_counter_back(database: Database, generation: int) -> None:
+def turn_the_counter_back(database: DynamoDatabase, generation: int) -> None:
     database.write(update(SCHEDULERS, entry_key(generation), "SET #counter = :one", when="", one=1))
     database.write(delete(RUNS, run_key(generation, 2)))
 
 
-def lose_the_lane(database: Database, generation: int) -> None:
+def lose_the_lane(database: DynamoDatabase, generation: int) -> None:
     database.write(delete(RUNS, lane_key(generation)))
 
 
-def lose_a_run(database: Database, generation: int) -> None:
+def lose_a_run(database: DynamoDatabase, generation: int) -> None:
     database.write(delete(RUNS, run_key(generation, 1)))
 
 
-def settle_out_of_order(database: Database, generation: int) -> None:
+def settle_out_of_order(database: DynamoDatabase, generation: int) -> None:
     database.write(update(RUNS, run_key(generation, 1), "SET #state = :ok, #ended_ms = :now", when="", ok="ok", now=1))
 
 
-def let_two_be_claimed(database: Database, generation: int) -> None:
+def let_two_be_claimed(database: DynamoDatabase, generation: int) -> None:
     database.write(update(RUNS, run_key(generation, 1), "SET #shard = #queue, #at = #from_ms", when=""))
 
 
-def hide_the_front(database: Database, generation: int) -> None:
+def hide_the_front(database: DynamoDatabase, generation: int) -> None:
     database.write(update(RUNS, run_key(generation, 0), "REMOVE #shard, #at", when=""))
 
 
-def send_two_out(database: Database, generation: int) -> None:
+def send_two_out(database: DynamoDatabase, generation: int) -> None:
     database.write(update(RUNS, run_key(generation, 1), "SET #state = :out", when="", out="out"))
 
 
@@ -101,7 +101,9 @@ def send_two_out(database: Database, generation: int) -> None:
         (send_two_out, "promise 6: a run is out"),
     ],
 )
-def test_check_reports_each_kind_of_damage(store: AwsStore, database: Database, damage: Damage, words: str) -> None:
+def test_check_reports_each_kind_of_damage(
+    store: AwsStore, database: DynamoDatabase, damage: Damage, words: str
+) -> None:
     monitor = armed(store, "a")
     make_runs(store, monitor, 3)
     make_runs(store, armed(store, "b"))
@@ -112,7 +114,7 @@ def test_check_reports_each_kind_of_damage(store: AwsStore, database: Database, 
 
 
 def test_definition_without_an_entry_is_damage_only_if_no_change_is_recorded(
-    store: AwsStore, database: Database
+    store: AwsStore, database: DynamoDatabase
 ) -> None:
     created = put(store, "a").monitor
     assert created is not None

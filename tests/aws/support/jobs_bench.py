@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
-from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.jobs.verify import Books, read_books
+from paceline.adapters.aws.client.database import DynamoDatabase
+from paceline.adapters.aws.jobs.verify import JobLedgerItems, read_books
 from paceline.adapters.aws.store import AwsStore
 from paceline.core.jobs.accounts import WINDOWS
 from paceline.core.jobs.meters import Kind, Posting, add_up
@@ -35,7 +35,7 @@ class AwsBench:
         self.cuts = 0
 
     @property
-    def database(self) -> Database:
+    def database(self) -> DynamoDatabase:
         return self.store._database
 
     def other(self) -> AwsStore:
@@ -89,7 +89,7 @@ class AwsBench:
 
     # -- the books, in the words of core
 
-    def books(self) -> Books:
+    def books(self) -> JobLedgerItems:
         return read_books(self.database)
 
     def postings(self) -> list[Posting]:

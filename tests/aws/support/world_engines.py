@@ -12,7 +12,7 @@ import msgspec
 
 from paceline.core.monitors.due import Due, OnTime
 from paceline.core.monitors.places import Places
-from paceline.core.monitors.values import Claimed, Moved, PurgeReport, Queue, Settlement
+from paceline.core.monitors.values import Claimed, Moved, PurgeReport, RunQueue, Settlement
 from paceline.ports import Store
 from tests.aws.support.monitor_stage import WRITES
 from tests.world.support.batch_world import BatchWorld
@@ -47,7 +47,7 @@ class Agreed:
         return Moved(Counter(), 0)
 
     def claim(
-        self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
+        self, queue: RunQueue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
     ) -> list[Claimed]:
         del runs_max
         claimed = self._inner.claim(queue, now_ms=now_ms, runs_max=RUNS_MAX, lease_ms=lease_ms, places=places)

@@ -20,14 +20,14 @@ from paceline.core.users import UserEdit
 from paceline.ports import Store
 from paceline.steps import access
 from paceline.steps.ahead.counts import CADENCES, WALK, WALKS, count_page, is_counted
-from paceline.steps.ahead.facts import Places
+from paceline.steps.ahead.facts import PlaceSettings
 from paceline.steps.ahead.report import AheadView, ahead
 from paceline.steps.batches.plan import plan_day
 from paceline.steps.monitors import define
 from tests.contract.support.stage import HOUR_MS, MONITORS_MAX, T0_MS, user
 
 HOURS = 6
-PLACES = Places(checks=10, checks_of_one=8, sends=1)
+PLACES = PlaceSettings(checks=10, checks_of_one=8, sends=1)
 GET = HttpCheck(url="http://example.org/")
 CADENCES_OF = (
     MonitorSpec(check=GET, every="60s"),

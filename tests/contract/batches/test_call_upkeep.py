@@ -16,7 +16,7 @@ from paceline.core.batches.values import DeadChoice, PutProvider
 from paceline.core.instants import to_ms
 from paceline.ports import Store
 from paceline.steps.batches.plan import plan_day
-from paceline.steps.upkeep.purge import Walk, purge_calls
+from paceline.steps.upkeep.purge import PurgeWalk, purge_calls
 
 DAY_MS = 86_400_000
 DATE = date(2026, 11, 15)
@@ -60,9 +60,9 @@ def settle(store: Store, *, failed: frozenset[str] = frozenset()) -> int:
     return ended
 
 
-def walk(store: Store, *, now_ms: int, keep_ms: int = 7 * DAY_MS, dead_keep_ms: int = 90 * DAY_MS) -> Walk:
+def walk(store: Store, *, now_ms: int, keep_ms: int = 7 * DAY_MS, dead_keep_ms: int = 90 * DAY_MS) -> PurgeWalk:
     """All passes of one walk, in small steps."""
-    at = Walk()
+    at = PurgeWalk()
     for _ in range(1_000):
         if at.over:
             return at

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from paceline.core.monitors.places import Seats, Wish
+from paceline.core.monitors.places import OwnerDemand, Seats
 from paceline.core.monitors.values import CHECKS
 from paceline.core.users import UserEdit
 from paceline.core.verify.rules import Rules
@@ -27,7 +27,7 @@ def fairness(store: Store, *, now_ms: int) -> Verdict:
     return report.verdicts[-1]
 
 
-def first_takes_all(self: Seats, wishes: Sequence[Wish]) -> list[int]:
+def first_takes_all(self: Seats, wishes: Sequence[OwnerDemand]) -> list[int]:
     """A claim that ignores turns: the first owner by name gets everything."""
     left, shares = self.room, dict.fromkeys([wish.owner for wish in wishes], 0)
     for owner, wanted in sorted(wishes):

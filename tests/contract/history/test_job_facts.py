@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from paceline.core.jobs.values import AccountSpec, Progress
+from paceline.core.jobs.values import AccountSpec, MeasurementProgress
 from paceline.core.users import UserEdit
 from paceline.core.verify.facts import JobFact, MeasurementFact, MeterFact, PostingFact, StrayFact
 from paceline.core.verify.rules import Rules
@@ -27,7 +27,7 @@ def with_job(store: Store) -> None:
     key = add_account(store)
     admitted(store, 3)
     first = send(store, key)
-    assert store.note_progress([Progress(first.handle, first.attempt, ((4, 10),))]) == [True]
+    assert store.note_progress([MeasurementProgress(first.handle, first.attempt, ((4, 10),))]) == [True]
     assert done(store, first).won
     send(store, key)
 
@@ -88,7 +88,7 @@ def test_slot_that_came_back_while_the_measurement_ran_at_ripe_is_noticed(store:
     admitted(store, 2)
     for frees_slot in (False, True):
         item = send(store, key)
-        assert store.note_progress([Progress(item.handle, item.attempt, ((2, 10),))]) == [True]
+        assert store.note_progress([MeasurementProgress(item.handle, item.attempt, ((2, 10),))]) == [True]
         assert done(store, item, frees_slot=frees_slot).won
         assert broken(store) == ({"within budget"} if frees_slot else set())
 

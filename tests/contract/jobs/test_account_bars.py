@@ -5,7 +5,15 @@ from __future__ import annotations
 from paceline.core.jobs.accounts import enable_key
 from paceline.core.jobs.meters import CreditBalance, Reading
 from paceline.core.jobs.pool import Barred
-from paceline.core.jobs.values import AccountSpec, AddKey, MeterFull, NotSent, Progress, StoredKey, TypeBarred
+from paceline.core.jobs.values import (
+    AccountSpec,
+    AddKey,
+    MeasurementProgress,
+    MeterFull,
+    NotSent,
+    StoredKey,
+    TypeBarred,
+)
 from paceline.ports import Store
 from tests.contract.support.job_stage import (
     CREDITS,
@@ -121,7 +129,7 @@ def test_obstacle_of_a_running_measurement_is_recorded_and_removed(store: Store)
     admitted(store, 1)
     item = send(store, key)
     for reason in ("RIPE does not stop it", ""):
-        assert store.note_progress([Progress(item.handle, item.attempt, ((2, 0),), reason=reason)]) == [True]
+        assert store.note_progress([MeasurementProgress(item.handle, item.attempt, ((2, 0),), reason=reason)]) == [True]
         assert again(store, item).reason == reason
-    assert store.note_progress([Progress(item.handle, item.attempt, ((2, 1),))]) == [True]
+    assert store.note_progress([MeasurementProgress(item.handle, item.attempt, ((2, 1),))]) == [True]
     assert again(store, item).atlas[0].delivered == 1

@@ -12,7 +12,7 @@ from paceline.core.jobs.accounts import enable_key
 from paceline.core.jobs.atlas import ONEOFF_MS, Answer, Created
 from paceline.core.jobs.measurement import Measurement
 from paceline.core.jobs.pool import PASSED_MS_MAX
-from paceline.core.jobs.values import AccountSpec, Ending, StoredMeasurement
+from paceline.core.jobs.values import AccountSpec, MeasurementEnd, StoredMeasurement
 from paceline.ports import Store
 from paceline.steps.jobs.dispatch import Dispatched, DispatchSettings, dispatch_next
 from paceline.steps.views.job_report import job_view
@@ -63,7 +63,7 @@ class Ripe:
     def end_first(self) -> None:
         """Ends the oldest running measurement and frees its slots."""
         item = self.out.pop(0)
-        ending = Ending(item.handle, item.attempt, "done", "", 1, 1, frees_slot=True)
+        ending = MeasurementEnd(item.handle, item.attempt, "done", "", 1, 1, frees_slot=True)
         assert self._store.end([ending], now_ms=self.at_ms)[0].won
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 from paceline.core.jobs.cost import Cost
 from paceline.core.jobs.measurement import MeasurementState
-from paceline.core.jobs.values import Admitted, Already, Ending, NotSent, OverCredits
+from paceline.core.jobs.values import Admitted, Already, MeasurementEnd, NotSent, OverCredits
 from paceline.core.users import UserEdit
 from paceline.ports import Store
 from tests.contract.conftest import Opener
@@ -203,7 +203,7 @@ def test_cancel_refunds_unsent_measurements_and_stops_the_others(store: Store) -
     assert again(store, sent).stopping
     assert store.answer(begun.handle, 1, NotSent("too many"), now_ms=T0_MS)
     assert again(store, begun).state == "cancelled"
-    store.end([Ending(sent.handle, 1, "cancelled", "cancelled", 12, 2, frees_slot=True)], now_ms=T0_MS)
+    store.end([MeasurementEnd(sent.handle, 1, "cancelled", "cancelled", 12, 2, frees_slot=True)], now_ms=T0_MS)
     assert money(store) == (12, 0)
     [finished] = store.finish_jobs(now_ms=T0_MS, limit=10)
     assert (finished.state, finished.success, finished.cancelled) == ("finished", False, 4)

@@ -24,7 +24,7 @@ from paceline.core.jobs.values import (
     AccountSpec,
     Admitted,
     Busy,
-    Ending,
+    MeasurementEnd,
     MeterFull,
     NotSent,
     OverCredits,
@@ -205,7 +205,9 @@ class Ledger(RuleBasedStateMachine):
                 ids = tuple(range(self.atlas_id, self.atlas_id + item.cost.concurrent))
                 assert store.answer(item.handle, begun.attempt, Sent(ids), now_ms=self.now_ms)
                 delivered = item.cost.results * share // 10
-                ending = Ending(item.handle, begun.attempt, "done", "", 6 * delivered, delivered, frees_slot=True)
+                ending = MeasurementEnd(
+                    item.handle, begun.attempt, "done", "", 6 * delivered, delivered, frees_slot=True
+                )
                 assert store.end([ending], now_ms=self.now_ms)[0].won
 
     @rule(count=st.integers(1, 2), cut=CUTS)
@@ -251,7 +253,7 @@ class Ledger(RuleBasedStateMachine):
             return
         item = ongoing[place % len(ongoing)]
         delivered = item.cost.results * share // 10
-        ending = Ending(item.handle, item.attempt, "done", "", 6 * delivered, delivered, frees)
+        ending = MeasurementEnd(item.handle, item.attempt, "done", "", 6 * delivered, delivered, frees)
         ended = self.bench.act(lambda store: store.end([ending], now_ms=self.now_ms)[0], cut=cut)
         if ended is not None:
             assert ended == (True, max(0, 6 * delivered - item.cost.credits))
@@ -324,7 +326,8 @@ class Ledger(RuleBasedStateMachine):
                 store.answer(item.handle, item.attempt, NotSent("it is not there"), now_ms=self.now_ms)
             for item in self._holding("ongoing"):
                 store.end(
-                    [Ending(item.handle, item.attempt, "cancelled", "", 0, 0, frees_slot=True)], now_ms=self.now_ms
+                    [MeasurementEnd(item.handle, item.attempt, "cancelled", "", 0, 0, frees_slot=True)],
+                    now_ms=self.now_ms,
                 )
             store.free_slots([(one.handle, one.attempt) for one in self._holding("done")], now_ms=self.now_ms)
             assert self.bench.open_holds() == 0
@@ -366,7 +369,7 @@ def sent(store: SqliteStore) -> object:
 
 def ended(store: SqliteStore) -> object:
     [item] = store.holding("ongoing", after=0, limit=1)
-    return store.end([Ending(item.handle, item.attempt, "done", "", 30, 5, frees_slot=True)], now_ms=T0_MS)
+    return store.end([MeasurementEnd(item.handle, item.attempt, "done", "", 30, 5, frees_slot=True)], now_ms=T0_MS)
 
 
 def test_promise_10_job_whose_process_dies_before_any_write_ends_like_an_undisturbed_job(tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ from paceline.core.jobs.values import (
     AccountClosed,
     AccountSpec,
     AddKey,
-    Ended,
-    Ending,
+    EndResult,
     KeyRefused,
+    MeasurementEnd,
+    MeasurementProgress,
     MeterFull,
     NotSent,
     Paused,
-    Progress,
     Rejected,
     Sent,
     StoredMeasurement,
@@ -159,14 +159,14 @@ def test_sent_measurement_is_settled_on_delivered_results_and_the_rest_refunded(
         T0_MS,
         [sent.handle * 100],
     )
-    assert store.note_progress([Progress(sent.handle, 1, ((2, 7),), (9,))]) == [True]
+    assert store.note_progress([MeasurementProgress(sent.handle, 1, ((2, 7),), (9,))]) == [True]
     assert again(store, sent).atlas[0][1:] == (2, 7, 9)
-    assert store.note_progress([Progress(sent.handle, 1, ((4, 5),))]) == [True]
+    assert store.note_progress([MeasurementProgress(sent.handle, 1, ((4, 5),))]) == [True]
     assert again(store, sent).atlas[0][1:] == (4, 7, 9)
     assert again(store, sent).running
-    ending = Ending(sent.handle, 1, "done", "", 42, 7, frees_slot=True)
-    assert store.end([ending], now_ms=T0_MS + 1) == [Ended(won=True)]
-    assert store.end([ending], now_ms=T0_MS + 2) == [Ended(won=False)]
+    ending = MeasurementEnd(sent.handle, 1, "done", "", 42, 7, frees_slot=True)
+    assert store.end([ending], now_ms=T0_MS + 1) == [EndResult(won=True)]
+    assert store.end([ending], now_ms=T0_MS + 2) == [EndResult(won=False)]
     assert money(store) == (42, 0)
     assert quotas(store) == {"concurrent": (0, 0), "results": (7, 0), "credits": (42, 0)}
     found = job_of(store, job)
@@ -177,7 +177,7 @@ def test_sent_measurement_is_settled_on_delivered_results_and_the_rest_refunded(
 def test_usage_beyond_the_hold_is_reported_and_not_charged(store: Store) -> None:
     key = add_account(store)
     admitted(store)
-    assert done(store, send(store, key), spent=70) == Ended(won=True, overrun=10)
+    assert done(store, send(store, key), spent=70) == EndResult(won=True, overrun=10)
     assert money(store) == (60, 0)
 
 
@@ -185,8 +185,8 @@ def test_slot_of_an_account_is_held_until_ripe_no_longer_counts_it(store: Store)
     key = add_account(store)
     admitted(store)
     sent = send(store, key)
-    store.note_progress([Progress(sent.handle, 1, ((2, 7),))])
-    store.end([Ending(sent.handle, 1, "done", "", 42, 7, frees_slot=False)], now_ms=T0_MS)
+    store.note_progress([MeasurementProgress(sent.handle, 1, ((2, 7),))])
+    store.end([MeasurementEnd(sent.handle, 1, "done", "", 42, 7, frees_slot=False)], now_ms=T0_MS)
     assert money(store) == (42, 0)
     # While it runs, RIPE counts everything that was requested.
     assert quotas(store) == {"concurrent": (0, 1), "results": (0, 10), "credits": (0, 60)}

@@ -10,7 +10,7 @@ from paceline.core.monitors.checks import Check, HttpCheck
 from paceline.core.monitors.due import CatchUp
 from paceline.core.monitors.outcome import Retry
 from paceline.core.monitors.places import ALL_TAKEN, KEPT_FREE, Places, owner_reason, target_of, target_reason
-from paceline.core.monitors.values import CHECKS, Claimed, Queue, Run
+from paceline.core.monitors.values import CHECKS, Claimed, Run, RunQueue
 from paceline.core.monitors.wait_reasons import UNCLAIMED, wait_reason
 from paceline.ports import Store
 from paceline.steps.monitors.tick import tick
@@ -56,7 +56,7 @@ def claim_checks(
 @QUEUES
 @pytest.mark.parametrize(("many", "few"), [("ann", "bob"), ("bob", "ann")])
 def test_promise_13_places_unused_by_one_owner_go_to_another(
-    store: Store, queue: Queue, check: Check, many: str, few: str
+    store: Store, queue: RunQueue, check: Check, many: str, few: str
 ) -> None:
     let_wait(store, many, 9, check)
     let_wait(store, few, 1, check)
@@ -64,14 +64,16 @@ def test_promise_13_places_unused_by_one_owner_go_to_another(
 
 
 @QUEUES
-def test_promise_13_backlog_of_one_owner_does_not_delay_the_others(store: Store, queue: Queue, check: Check) -> None:
+def test_promise_13_backlog_of_one_owner_does_not_delay_the_others(store: Store, queue: RunQueue, check: Check) -> None:
     let_wait(store, "ann", 60, check)
     let_wait(store, "bob", 3, check)
     assert Counter(item.owner for item in claim(store, queue, runs_max=6)) == {"ann": 3, "bob": 3}
 
 
 @QUEUES
-def test_promise_13_owners_take_turns_when_each_claim_has_one_place(store: Store, queue: Queue, check: Check) -> None:
+def test_promise_13_owners_take_turns_when_each_claim_has_one_place(
+    store: Store, queue: RunQueue, check: Check
+) -> None:
     assert store.add_user(user("cem"))
     for owner in ("ann", "bob", "cem"):
         let_wait(store, owner, 4, check)
@@ -91,7 +93,7 @@ def test_promise_13_newly_waiting_owner_has_its_turn_behind_all_waiting_owners(s
 
 @QUEUES
 def test_promise_13_claim_uses_all_its_room_though_some_of_an_owner_s_runs_wait_behind_others(
-    store: Store, queue: Queue, check: Check
+    store: Store, queue: RunQueue, check: Check
 ) -> None:
     make_runs(store, armed(store, "many", check=check, owner="ann"), 5)
     let_wait(store, "bob", 4, check)
@@ -241,7 +243,7 @@ def test_promise_10_a_run_that_waits_for_a_place_says_why(store: Store) -> None:
 
 @QUEUES
 def test_promise_6_runs_of_one_owner_start_in_order_of_their_due_times(
-    store: Store, queue: Queue, check: Check
+    store: Store, queue: RunQueue, check: Check
 ) -> None:
     """Of equals that of the older monitor. Checks may have been made in any order."""
     late = armed(store, "late", check=check, due_ms=T0_MS + 2_000)
@@ -255,7 +257,9 @@ def test_promise_6_runs_of_one_owner_start_in_order_of_their_due_times(
 
 
 @QUEUES
-def test_promise_6_retried_run_keeps_its_place_among_its_owner_s_runs(store: Store, queue: Queue, check: Check) -> None:
+def test_promise_6_retried_run_keeps_its_place_among_its_owner_s_runs(
+    store: Store, queue: RunQueue, check: Check
+) -> None:
     """When its pause ended does not count, nor whether it is new."""
     monitors = armed_all(store, ["a", "b", "c"], check=check, due_ms=T0_MS + 1_000)
     make_run_of_each(store, monitors, now_ms=T0_MS + 1_000)
@@ -269,7 +273,7 @@ def test_promise_6_retried_run_keeps_its_place_among_its_owner_s_runs(store: Sto
 
 @QUEUES
 def test_promise_6_run_whose_lease_ran_out_keeps_its_place_among_its_owner_s_runs(
-    store: Store, queue: Queue, check: Check
+    store: Store, queue: RunQueue, check: Check
 ) -> None:
     make_run_of_each(store, armed_all(store, ["a", "b"], check=check))
     claim(store, queue, runs_max=1)
@@ -278,7 +282,7 @@ def test_promise_6_run_whose_lease_ran_out_keeps_its_place_among_its_owner_s_run
     assert one_by_one(store, queue, 3, now_ms=now_ms) == ["a", "b", "new"]
 
 
-def one_by_one(store: Store, queue: Queue, count: int, *, now_ms: int) -> list[str]:
+def one_by_one(store: Store, queue: RunQueue, count: int, *, now_ms: int) -> list[str]:
     return [item.monitor for _ in range(count) for item in claim(store, queue, now_ms=now_ms, runs_max=1)]
 
 

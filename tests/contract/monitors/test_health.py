@@ -274,7 +274,7 @@ def late_round(store: Store, *, now_ms: int, limit: int = 500) -> int:
     told_now, after = 0, 0
     for _ in range(100):
         report = tell_late(store, after=after, now_ms=now_ms, limit=limit)
-        told_now += report.told
+        told_now += report.reported
         if report.after is None:
             return told_now
         after = report.after

@@ -10,7 +10,7 @@ import pytest
 from paceline.core.monitors.checks import Check
 from paceline.core.monitors.dispatch import RetryPolicy
 from paceline.core.monitors.outcome import DETAIL_BYTES_MAX, Retry
-from paceline.core.monitors.values import CHECKS, Queue, Run
+from paceline.core.monitors.values import CHECKS, Run, RunQueue
 from paceline.core.monitors.wait_reasons import HELD, wait_reason
 from paceline.core.users import UserEdit
 from paceline.errors import PacelineError, StaleLease
@@ -97,7 +97,7 @@ def test_a_disabled_owner_s_runs_are_held_with_the_reason_and_come_back(
     store.edit_user("ann", UserEdit(disabled=False))
     arm_all(store, T0_MS + LEASE_MS * 100, outgoing=check is OUTGOING)
     now_ms = T0_MS + 10 * LEASE_MS
-    queue: Queue = outgoing_of("ann") if check is OUTGOING else CHECKS
+    queue: RunQueue = outgoing_of("ann") if check is OUTGOING else CHECKS
     counters = []
     while out := claim(other, queue, now_ms=now_ms):
         counters += [item.counter for item in out]

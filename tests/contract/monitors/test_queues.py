@@ -6,7 +6,7 @@ from collections import Counter
 
 from paceline.core.monitors.checks import OutgoingCheck
 from paceline.core.monitors.put import QUEUES_MAX
-from paceline.core.monitors.values import PutMonitor, Queue
+from paceline.core.monitors.values import PutMonitor, RunQueue
 from paceline.ports import Store
 from paceline.steps.monitors.react import react_to_all
 from tests.contract.support.stage import (
@@ -36,19 +36,19 @@ def in_queue(name: str) -> OutgoingCheck:
 
 
 BROWSER = in_queue("browser")
-ALL_BROWSER = Queue(outgoing=True, name="browser")
+ALL_BROWSER = RunQueue(outgoing=True, name="browser")
 
 
 def test_a_claim_takes_only_the_runs_of_its_queue(store: Store, other: Store) -> None:
     make_runs(store, armed(store, "plain", check=OUTGOING))
     make_runs(store, armed(store, "page", check=BROWSER))
     make_runs(store, armed(store, "file", check=in_queue("files")))
-    assert claim(other, Queue(outgoing=True, name="nothing")) == []
-    assert names(claim(other, Queue(outgoing=True, owner="ann", name="browser"))) == [("page", 0)]
+    assert claim(other, RunQueue(outgoing=True, name="nothing")) == []
+    assert names(claim(other, RunQueue(outgoing=True, owner="ann", name="browser"))) == [("page", 0)]
     assert claim(store, ALL_BROWSER) == []
     assert names(claim(store, ALL_OUTGOING)) == [("plain", 0)]
-    assert names(claim(store, Queue(outgoing=True, name="files"))) == [("file", 0)]
-    assert claim(store, Queue(outgoing=True, owner="bob", name="files")) == []
+    assert names(claim(store, RunQueue(outgoing=True, name="files"))) == [("file", 0)]
+    assert claim(store, RunQueue(outgoing=True, owner="bob", name="files")) == []
 
 
 def test_entry_says_in_which_queue_its_runs_wait(store: Store) -> None:
@@ -114,6 +114,6 @@ def test_queues_of_a_removed_user_are_not_inherited_by_a_new_user_of_the_same_na
     react_to_all(store, now_ms=T0_MS)
     assert store.add_user(user("ann"))
     make_runs(store, armed(store, "page", check=BROWSER))
-    (item,) = claim(store, Queue(outgoing=True, owner="ann", name="browser"))
+    (item,) = claim(store, RunQueue(outgoing=True, owner="ann", name="browser"))
     assert (item.owner, item.monitor, item.counter) == ("ann", "page", 0)
     assert claim(store, outgoing_of("ann")) == []

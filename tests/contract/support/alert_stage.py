@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from paceline.adapters.vault import SecretVault
 from paceline.core.alerts.alert import Alert, Event, alert_id
 from paceline.core.alerts.channel import ChannelBody, ChannelKind
-from paceline.core.alerts.message import Note
+from paceline.core.alerts.message import AppriseNote
 from paceline.core.alerts.record import AlertRecord
 from paceline.core.batches.calls import Call, CallResult
 from paceline.ports import Store
 from paceline.steps.alerts.channels import put_channel
-from paceline.steps.alerts.deliver import Ended, Message, begin_deliveries, end_deliveries
+from paceline.steps.alerts.deliver import DeliveryResult, Message, begin_deliveries, end_deliveries
 from tests.contract.support.stage import T0_MS
 
 SECRET = b"the secret key of an installation"
@@ -48,7 +48,7 @@ def begin(store: Store, *, now_ms: int = T0_MS, limit: int = 50, chance: float =
     return begun.messages
 
 
-def end(store: Store, messages: Sequence[Message], code: int | None, *, now_ms: int = T0_MS) -> list[Ended]:
+def end(store: Store, messages: Sequence[Message], code: int | None, *, now_ms: int = T0_MS) -> list[DeliveryResult]:
     reason = "" if code is not None else "connection refused"
     return end_deliveries(
         store, [(one, CallResult(*one.fence, now_ms, now_ms, code=code, reason=reason)) for one in messages]
@@ -60,8 +60,8 @@ def call_of(message: Message) -> Call:
     return message.order
 
 
-def note_of(message: Message) -> Note:
-    assert isinstance(message.order, Note)
+def note_of(message: Message) -> AppriseNote:
+    assert isinstance(message.order, AppriseNote)
     return message.order
 
 

@@ -12,8 +12,8 @@ from paceline.core.jobs.values import (
     Admitted,
     Already,
     Busy,
-    Ended,
-    Ending,
+    EndResult,
+    MeasurementEnd,
     OverCredits,
     Sent,
     StoredJob,
@@ -119,8 +119,8 @@ def again(store: Store, item: StoredMeasurement) -> StoredMeasurement:
 
 def done(
     store: Store, item: StoredMeasurement, *, spent: int = CREDITS, frees_slot: bool = True, now_ms: int = T0_MS
-) -> Ended:
-    ending = Ending(item.handle, item.attempt, "done", "", spent, 10, frees_slot)
+) -> EndResult:
+    ending = MeasurementEnd(item.handle, item.attempt, "done", "", spent, 10, frees_slot)
     return store.end([ending], now_ms=now_ms)[0]
 
 

@@ -11,7 +11,7 @@ from paceline.core.monitors.definition import Monitor, MonitorSpec
 from paceline.core.monitors.due import Advance, Due, Firing
 from paceline.core.monitors.outcome import Done, Outcome
 from paceline.core.monitors.schedule import Arm, Cadence, Overlap, Reaction, Remove
-from paceline.core.monitors.values import CHECKS, Claimed, PutMonitor, PutResult, Queue, Reacted, Run, Settlement
+from paceline.core.monitors.values import CHECKS, Claimed, PutMonitor, PutResult, Reacted, Run, RunQueue, Settlement
 from paceline.core.users import Token, User
 from paceline.ports import Store
 
@@ -23,11 +23,11 @@ EVERY_MINUTE = Cadence(every_ms=MINUTE_MS)
 GET = HttpCheck(url="http://example.org/")
 POST = HttpCheck(url="http://example.org/", method="POST")
 OUTGOING = OutgoingCheck(document={"kind": "outgoing", "task": "x"})
-ALL_OUTGOING = Queue(outgoing=True)
+ALL_OUTGOING = RunQueue(outgoing=True)
 
 
-def outgoing_of(owner: str) -> Queue:
-    return Queue(outgoing=True, owner=owner)
+def outgoing_of(owner: str) -> RunQueue:
+    return RunQueue(outgoing=True, owner=owner)
 
 
 def spec(
@@ -144,7 +144,7 @@ def make_run_of_each(store: Store, monitors: Iterable[Monitor], *, now_ms: int =
 
 
 def claim(
-    store: Store, queue: Queue = CHECKS, *, now_ms: int = T0_MS, runs_max: int = 100, lease_ms: int = LEASE_MS
+    store: Store, queue: RunQueue = CHECKS, *, now_ms: int = T0_MS, runs_max: int = 100, lease_ms: int = LEASE_MS
 ) -> list[Claimed]:
     return store.claim(queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
 

@@ -6,20 +6,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.core.ahead.minutes import Span
-from paceline.core.ahead.picture import Ask, Kind, Limit, Part, windows, worst_minutes
+from paceline.core.ahead.picture import Ask, Kind, Limit, LoadPart, windows, worst_minutes
 
 SPAN = Span(1_000, 60)
 STARTS = st.lists(st.integers(0, 50), min_size=60, max_size=60)
 
 
-def part(kind: Kind, name: str, limit: str, at: dict[int, int]) -> Part:
-    return Part(kind, name, limit, [at.get(minute, 0) for minute in range(60)])
+def part(kind: Kind, name: str, limit: str, at: dict[int, int]) -> LoadPart:
+    return LoadPart(kind, name, limit, [at.get(minute, 0) for minute in range(60)])
 
 
 @given(st.lists(STARTS, max_size=4), st.sampled_from([1, 7, 15, 60]))
 def test_windows_add_up_to_all_starts_and_name_their_busiest_minute(rows: list[list[int]], width: int) -> None:
     kinds: list[Kind] = ["monitors", "batches", "jobs", "monitors"]
-    parts = [Part(kind, str(index), "", row) for index, (kind, row) in enumerate(zip(kinds, rows, strict=False))]
+    parts = [LoadPart(kind, str(index), "", row) for index, (kind, row) in enumerate(zip(kinds, rows, strict=False))]
     found = windows(parts, [Limit("monitors", "", [9] * 60)], SPAN, width=width)
     assert sum(one.whole.starts for one in found) == sum(map(sum, rows))
     assert [one.whole.first for one in found] == list(range(1_000, 1_060, width))

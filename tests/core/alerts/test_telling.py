@@ -15,7 +15,7 @@ from paceline.core.alerts.record import (
     AlertRecord,
     Delivery,
     DeliveryState,
-    Place,
+    IndexPosition,
     decode_record,
     encode_record,
     following,
@@ -63,7 +63,7 @@ def test_alert_without_a_channel_of_its_own_goes_to_the_default_channels(named: 
 
 
 def test_new_alert_is_due_at_once_and_fans_out_to_its_channels() -> None:
-    assert place_of(RECORD) == Place("open", NOW_MS)
+    assert place_of(RECORD) == IndexPosition("open", NOW_MS)
     sent = fan_out(RECORD, {"a": channel(default=True), "b": channel(default=True)}, now_ms=NOW_MS + 5)
     assert (sent.state, sent.next_ms) == ("sending", NOW_MS + 5)
     assert [(one.channel, one.state, one.next_ms) for one in sent.deliveries] == [
@@ -75,7 +75,7 @@ def test_new_alert_is_due_at_once_and_fans_out_to_its_channels() -> None:
 def test_alert_without_any_channel_is_over_and_says_why() -> None:
     over = fan_out(RECORD, {"a": channel()}, now_ms=NOW_MS)
     assert (over.state, over.next_ms, over.note) == ("no_channel", None, NO_CHANNEL)
-    assert place_of(over) == Place("over", NOW_MS)
+    assert place_of(over) == IndexPosition("over", NOW_MS)
     assert close(RECORD, "nobody") == replace(RECORD, state="no_channel", next_ms=None, note="nobody")
 
 

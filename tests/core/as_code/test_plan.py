@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.core.as_code.declared import KINDS, Kind, Name, Normal, defined, normal, terse
-from paceline.core.as_code.plan import ABSENT, Change, differences, plan
+from paceline.core.as_code.plan import ABSENT, FieldDifference, differences, plan
 from paceline.errors import InvalidInput
 
 CHECK = {"kind": "http", "url": "https://example.org/"}
@@ -38,10 +38,10 @@ def test_differences_go_field_by_field_and_lists_are_whole() -> None:
     before = {"a": {"b": 1, "c": [1]}, "gone": {"x": True}, "same": 1}
     after = {"a": {"b": 2, "c": [1, 2]}, "new": {"y": {}}, "same": 1}
     assert list(differences(before, after)) == [
-        Change("/a/b", 1, 2),
-        Change("/a/c", [1], [1, 2]),
-        Change("/gone/x", True, ABSENT),
-        Change("/new/y", ABSENT, {}),
+        FieldDifference("/a/b", 1, 2),
+        FieldDifference("/a/c", [1], [1, 2]),
+        FieldDifference("/gone/x", True, ABSENT),
+        FieldDifference("/new/y", ABSENT, {}),
     ]
     assert [change.pointer for change in differences({"n": 1}, {"n": True})] == ["/n"]
 
@@ -121,6 +121,6 @@ def test_shown_definition_is_reduced_to_the_fields_that_its_user_declared() -> N
 def test_plan_says_which_fields_of_a_definition_change() -> None:
     name = Name("batch", "", "daily")
     [act] = plan({name: Normal({"start": "03:00"})}, {name: Normal({"start": "02:00"})}, prunes=set())
-    assert (act.action, act.changes) == ("change", (Change("/start", "02:00", "03:00"),))
+    assert (act.action, act.changes) == ("change", (FieldDifference("/start", "02:00", "03:00"),))
     [act] = plan({name: Normal({}, gives_secrets=True)}, {name: Normal({})}, prunes=set())
     assert act.action == "give_secrets"

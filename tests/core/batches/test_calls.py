@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from paceline.core.batches.calls import (
     RETRY_AFTER_MS_MAX,
     Call,
+    CallRefusal,
     CallResult,
     CallSettlement,
-    Refusal,
     decide_call,
     is_missed,
     retry_pause_ms,
@@ -115,20 +115,20 @@ def test_promise_9_lost_attempt_is_sent_again_looked_up_or_held_by_policy() -> N
     assert decide_call("GET", policy(unknown="hold"), attempt=2, lost=True) == "send"
     assert decide_call("POST", policy(unknown="hold"), attempt=1, lost=False) == "send"
     held = decide_call("POST", policy(unknown="hold"), attempt=2, lost=True)
-    assert isinstance(held, Refusal)
+    assert isinstance(held, CallRefusal)
     assert held.state == "unknown"
 
 
 def test_attempt_beyond_the_maximum_is_not_sent_but_may_be_looked_up() -> None:
     given_up = decide_call("GET", POLICY, attempt=6, lost=True)
-    assert isinstance(given_up, Refusal)
+    assert isinstance(given_up, CallRefusal)
     assert given_up.state == "failed"
     unsure = decide_call("POST", POLICY, attempt=6, lost=True)
-    assert isinstance(unsure, Refusal)
+    assert isinstance(unsure, CallRefusal)
     assert unsure.state == "unknown"
     by = policy(unknown="look_up")
     assert decide_call("POST", by, attempt=6, lost=True) == "look_up"
-    assert isinstance(decide_call("POST", by, attempt=7, lost=True), Refusal)
+    assert isinstance(decide_call("POST", by, attempt=7, lost=True), CallRefusal)
 
 
 @given(st.integers(1, 100), st.floats(0, 1, exclude_max=True))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from paceline.core.batches.calls import Refusal
+from paceline.core.batches.calls import CallRefusal
 from paceline.core.batches.outgoing import WorkReport, refuse_to_hand_out, settle_report, why_not_moved
 from paceline.core.batches.provider import ProviderSpec, RetrySpec, policy_of, provider_problems
 from paceline.core.batches.values import OutCall
@@ -67,7 +67,7 @@ def test_run_that_may_have_been_done_is_handed_out_as_the_policy_says(
 ) -> None:
     policy = msgspec.structs.replace(POLICY, unknown=unknown)
     refusal = refuse_to_hand_out(policy, attempt=attempt, lost=lost)
-    assert (refusal.state if isinstance(refusal, Refusal) else None) == state
+    assert (refusal.state if isinstance(refusal, CallRefusal) else None) == state
 
 
 def test_outgoing_provider_cannot_be_asked_whether_a_run_has_arrived() -> None:

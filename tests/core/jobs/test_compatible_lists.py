@@ -12,7 +12,7 @@ from paceline.core.jobs.compatible.lists import (
     IDS_MAX,
     PAGE_SIZE_DEFAULT,
     PAGED_MAX,
-    Fields,
+    WantedFields,
     parse_fields,
     parse_wanted,
 )
@@ -177,5 +177,5 @@ def test_probes_are_shown_only_if_they_are_asked_for() -> None:
     assert not parse_fields({}).with_probes
     assert not parse_fields({"fields": "id"}).with_probes
     assert parse_fields({"optional_fields": "probes"}).with_probes
-    assert parse_fields({"fields": "id", "optional_fields": "probes"}) == Fields(("id", "probes"), ("probes",))
+    assert parse_fields({"fields": "id", "optional_fields": "probes"}) == WantedFields(("id", "probes"), ("probes",))
     assert parse_fields({"fields": "id", "optional_fields": "probes"}).with_probes

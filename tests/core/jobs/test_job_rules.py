@@ -19,7 +19,7 @@ from paceline.core.jobs.accounts import (
 from paceline.core.jobs.admission import after_admission, budget_of, refuse_submission, reserved_of
 from paceline.core.jobs.cost import Cost
 from paceline.core.jobs.job import Job
-from paceline.core.jobs.meters import Meter, Release
+from paceline.core.jobs.meters import Meter, MeterRelease
 from paceline.core.jobs.names import handle_of, hold_of, job_name, job_numbers, key_id, key_number
 from paceline.core.jobs.pool import Key
 from paceline.core.jobs.refusals import (
@@ -120,7 +120,7 @@ def test_enabling_a_key_ends_its_quarantine_and_disabling_keeps_it() -> None:
 
 def test_overdue_slots_are_expected_now_and_later_ones_together() -> None:
     slots = [(5, 1), (20, 2), (20, 3), (99, 1), (9, 4)]
-    assert slots_back(slots, now_ms=10, until_ms=50) == (Release(10, 5), Release(20, 5))
+    assert slots_back(slots, now_ms=10, until_ms=50) == (MeterRelease(10, 5), MeterRelease(20, 5))
 
 
 @given(limit=st.integers(1, 200), told=st.integers(1, 200) | st.none(), need=st.integers(1, 100))

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from paceline.core.jobs.atlas import Lost, Marker, Refused, marker_prefix
-from paceline.core.jobs.atlas_replies import Listed
+from paceline.core.jobs.atlas_replies import ListedMeasurement
 from paceline.core.jobs.lookups import (
     ABSENT_ONCE,
     PART_LOOKS_MAX,
     PARTS_SEEN,
-    Found,
+    ListedWithTag,
     NoKey,
     Reply,
     judge_lookup,
@@ -34,8 +34,8 @@ def sent(*, definitions: int = 2, **more: Any) -> StoredMeasurement:
     )
 
 
-def listed(number: int, *, attempt: int = 1, site: str = SITE, index: int = 3) -> Listed:
-    return Listed(number, 2, f"{marker_prefix(Marker(site, JOB, index, attempt))} resolver")
+def listed(number: int, *, attempt: int = 1, site: str = SITE, index: int = 3) -> ListedMeasurement:
+    return ListedMeasurement(number, 2, f"{marker_prefix(Marker(site, JOB, index, attempt))} resolver")
 
 
 def judged(item: StoredMeasurement, reply: Reply, paused: Paused | None = None) -> tuple[SendOutcome, Paused | None]:
@@ -43,34 +43,34 @@ def judged(item: StoredMeasurement, reply: Reply, paused: Paused | None = None) 
 
 
 def test_send_whose_definitions_are_all_listed_is_adopted_in_order() -> None:
-    outcome, pause = judged(sent(), Found((listed(12), listed(11))))
+    outcome, pause = judged(sent(), ListedWithTag((listed(12), listed(11))))
     assert (outcome, pause) == (Sent((11, 12)), None)
-    assert lookup_result(outcome, Found(())) == "adopted"
+    assert lookup_result(outcome, ListedWithTag(())) == "adopted"
 
 
 def test_earliest_whole_attempt_is_adopted_and_nothing_of_others() -> None:
     others = (listed(1, site="ffff"), listed(2, index=4))
-    found = Found((*others, listed(31, attempt=3), listed(32, attempt=3), listed(21, attempt=2)))
+    found = ListedWithTag((*others, listed(31, attempt=3), listed(32, attempt=3), listed(21, attempt=2)))
     assert judged(sent(attempt=3), found)[0] == Sent((31, 32))
 
 
 def test_listed_measurement_with_a_changed_description_counts_for_this_attempt() -> None:
-    found = Found((Listed(5, 2, "renamed"), listed(6)))
+    found = ListedWithTag((ListedMeasurement(5, 2, "renamed"), listed(6)))
     assert judged(sent(), found)[0] == Sent((5, 6))
 
 
 def test_absent_send_is_looked_for_once_more_before_it_is_sent_again() -> None:
-    first, _ = judged(sent(), Found(()))
+    first, _ = judged(sent(), ListedWithTag(()))
     assert isinstance(first, Unsure)
     assert (first.look_ms, first.lookups) == (NOW_MS + SETTLE_MS, ABSENT_ONCE)
-    assert lookup_result(first, Found(())) == "absent_once"
-    second, _ = judged(sent(lookups=ABSENT_ONCE), Found(()))
+    assert lookup_result(first, ListedWithTag(())) == "absent_once"
+    second, _ = judged(sent(lookups=ABSENT_ONCE), ListedWithTag(()))
     assert second == NotSent("RIPE does not list it: sent again", None)
-    assert lookup_result(second, Found(())) == "sent_again"
+    assert lookup_result(second, ListedWithTag(())) == "sent_again"
 
 
 def test_send_that_is_lost_again_waits_before_its_next_attempt() -> None:
-    outcome, _ = judged(sent(attempt=2, lookups=ABSENT_ONCE), Found(()))
+    outcome, _ = judged(sent(attempt=2, lookups=ABSENT_ONCE), ListedWithTag(()))
     assert isinstance(outcome, NotSent)
     assert outcome.next_ms is not None
     assert outcome.next_ms > NOW_MS
@@ -78,19 +78,19 @@ def test_send_that_is_lost_again_waits_before_its_next_attempt() -> None:
 
 @pytest.mark.parametrize("lookups", range(PARTS_SEEN + PART_LOOKS_MAX))
 def test_send_that_is_listed_in_part_is_looked_for_a_bounded_number_of_times(lookups: int) -> None:
-    outcome, _ = judged(sent(lookups=lookups), Found((listed(11),)))
+    outcome, _ = judged(sent(lookups=lookups), ListedWithTag((listed(11),)))
     if lookups < PARTS_SEEN + PART_LOOKS_MAX - 1:
         assert isinstance(outcome, Unsure)
         assert (outcome.lookups, outcome.look_ms) == (max(lookups + 1, PARTS_SEEN), NOW_MS + SETTLE_MS)
-        assert lookup_result(outcome, Found(())) == "partly"
+        assert lookup_result(outcome, ListedWithTag(())) == "partly"
     else:
         assert isinstance(outcome, Rejected)
         assert "RIPE lists 1 of its 2 definitions" in outcome.reason
-        assert lookup_result(outcome, Found(())) == "rejected"
+        assert lookup_result(outcome, ListedWithTag(())) == "rejected"
 
 
 def test_parts_that_were_seen_are_not_sent_again_when_the_list_is_empty() -> None:
-    assert isinstance(judged(sent(lookups=PARTS_SEEN), Found(()))[0], Unsure)
+    assert isinstance(judged(sent(lookups=PARTS_SEEN), ListedWithTag(()))[0], Unsure)
 
 
 @pytest.mark.parametrize(
@@ -120,4 +120,4 @@ def test_only_silence_of_ripe_puts_the_other_lookups_off() -> None:
     lost = Lost("timed out")
     outcome, _ = judged(sent(), lost)
     assert put_off(lost, outcome) == Paused(NOW_MS + LOOK_AGAIN_MS, 0, "not looked up: timed out")
-    assert put_off(Found(()), outcome) is None
+    assert put_off(ListedWithTag(()), outcome) is None

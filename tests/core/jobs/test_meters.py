@@ -17,9 +17,9 @@ from paceline.core.jobs.meters import (
     CreditBalance,
     Hold,
     Meter,
+    MeterRelease,
     Posting,
     Reading,
-    Release,
     Short,
     Taken,
     add_up,
@@ -131,7 +131,9 @@ def test_limit_lowered_below_usage_releases_nothing_and_admits_nothing() -> None
     meter = Meter(CREDITS, 10, "sliding", held=25)
     assert room(meter) == 0
     assert isinstance(take("h", {CREDITS: 1}, {CREDITS: meter}, now_ms=NOW_MS), Short)
-    slots = Meter(SLOTS, 10, "until_released", held=25, releases=(Release(NOW_MS + 5, 10), Release(NOW_MS + 9, 10)))
+    slots = Meter(
+        SLOTS, 10, "until_released", held=25, releases=(MeterRelease(NOW_MS + 5, 10), MeterRelease(NOW_MS + 9, 10))
+    )
     assert room_ms(slots, 4, now_ms=NOW_MS) == NOW_MS + 9
 
 

@@ -14,7 +14,7 @@ from paceline.core.jobs.cost import Cost
 from paceline.core.jobs.meters import (
     NEVER_MS,
     Meter,
-    Release,
+    MeterRelease,
     Taken,
     close,
     used,
@@ -154,12 +154,12 @@ def test_an_account_that_cannot_be_used_is_left_out_and_says_why(one: Account, r
 
 
 def test_full_pool_waits_for_the_earliest_release_but_at_most_half_a_minute() -> None:
-    def full(name: str, *releases: Release) -> Account:
+    def full(name: str, *releases: MeterRelease) -> Account:
         return account(name, concurrent=Meter("c", 10, "until_released", held=10, releases=releases))
 
     late, soon = (
-        full("a", Release(NOW_MS + HOUR_MS, 2)),
-        full("b", Release(NOW_MS + 7_000, 1), Release(NOW_MS + 9_000, 1)),
+        full("a", MeterRelease(NOW_MS + HOUR_MS, 2)),
+        full("b", MeterRelease(NOW_MS + 7_000, 1), MeterRelease(NOW_MS + 9_000, 1)),
     )
     nobody_knows = full("c")
     for accounts, slots, until_ms, known_ms in (
@@ -174,7 +174,7 @@ def test_full_pool_waits_for_the_earliest_release_but_at_most_half_a_minute() ->
 
 
 def test_a_slot_that_is_overdue_is_looked_for_again_and_not_without_a_pause() -> None:
-    overdue = Meter("c", 10, "until_released", held=10, releases=(Release(NOW_MS, 1),))
+    overdue = Meter("c", 10, "until_released", held=10, releases=(MeterRelease(NOW_MS, 1),))
     decision = choose(cost(), make_pool([account(concurrent=overdue)]), now_ms=NOW_MS)
     assert isinstance(decision, Wait)
     assert (decision.until_ms, decision.room_ms) == (NOW_MS + LOOK_AGAIN_MS_MIN, NOW_MS)
@@ -277,4 +277,4 @@ def test_changing_one_account_at_a_time_gives_the_same_pool(found: list[Account]
     ranks = [one.rank for one in pool.ready]
     assert ranks == sorted(ranks)
     assert {one.id for one in pool.ready} == {one.id for one in make_pool(found).ready}
-    assert {one.id for one, _ in pool.aside} == {one.id for one, _ in make_pool(found).aside}
+    assert {one.id for one, _ in pool.unusable} == {one.id for one, _ in make_pool(found).unusable}

@@ -11,8 +11,8 @@ from paceline.core.jobs.meters import (
     NEVER_MS,
     CreditBalance,
     Meter,
+    MeterRelease,
     Reading,
-    Release,
     Taken,
     close,
     read_balance,
@@ -44,7 +44,7 @@ from tests.core.support.pool_stage import HOUR_MS, NOW_MS, account, cost
 
 HTTP = frozenset({"http"})
 NO_HTTP = Barred("http", NOW_MS + HOUR_MS, "not permitted")
-BUSY = Meter("concurrent", 2, "until_released", held=2, releases=(Release(NOW_MS + HOUR_MS, 1),))
+BUSY = Meter("concurrent", 2, "until_released", held=2, releases=(MeterRelease(NOW_MS + HOUR_MS, 1),))
 
 
 def test_account_that_may_not_make_a_type_is_left_out_for_that_type_alone() -> None:
@@ -84,7 +84,7 @@ def test_measurement_that_the_balance_does_not_cover_waits_and_no_time_is_known(
 
 
 def test_reservation_is_made_at_the_account_that_has_room_first() -> None:
-    later = msgspec.structs.replace(BUSY, releases=(Release(NOW_MS + 2 * HOUR_MS, 1),))
+    later = msgspec.structs.replace(BUSY, releases=(MeterRelease(NOW_MS + 2 * HOUR_MS, 1),))
     pool = make_pool([account("late", concurrent=later), account("soon", concurrent=BUSY)])
     assert reserve(cost(), pool, now_ms=NOW_MS) == Reservation("soon", cost(), NOW_MS + HOUR_MS)
 
@@ -110,7 +110,7 @@ def test_reservation_is_not_made_while_the_time_of_free_room_is_unknown(accounts
 
 
 def test_smaller_measurement_does_not_take_room_that_is_kept_for_a_larger_one() -> None:
-    slots = Meter("concurrent", 3, "until_released", held=1, releases=(Release(NOW_MS + HOUR_MS, 1),))
+    slots = Meter("concurrent", 3, "until_released", held=1, releases=(MeterRelease(NOW_MS + HOUR_MS, 1),))
     pool = make_pool([account("a", concurrent=slots)])
     large = reserve(cost(slots=3), pool, now_ms=NOW_MS)
     assert large == Reservation("a", cost(slots=3), NOW_MS + HOUR_MS)
@@ -152,12 +152,12 @@ def test_pool_is_exhausted_once_no_account_has_room_for_the_smallest_measurement
     assert not is_exhausted(make_pool([full, account("a")]), now_ms=NOW_MS)
 
 
-releases = st.lists(st.builds(Release, st.integers(NOW_MS - 5, NOW_MS + 50), st.integers(1, 9)), max_size=6)
+releases = st.lists(st.builds(MeterRelease, st.integers(NOW_MS - 5, NOW_MS + 50), st.integers(1, 9)), max_size=6)
 
 
 @given(releases=releases.map(sorted), foreign=st.integers(0, 9), amount=st.integers(0, 20))
 def test_room_comes_at_the_first_time_at_which_there_is_enough(
-    releases: list[Release], foreign: int, amount: int
+    releases: list[MeterRelease], foreign: int, amount: int
 ) -> None:
     spent = sum(release.amount for release in releases)
     meter = Meter("m", 20, "sliding", spent=spent, foreign=foreign, releases=tuple(releases))

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.core.monitors.claim import TakeFacts, is_lost, may_start, may_take
-from paceline.core.monitors.leases import Lease, Moment, ended, given_up, has_expired, holds, pulled_back, waits
+from paceline.core.monitors.leases import Lease, LeaseTimes, ended, given_up, has_expired, holds, pulled_back, waits
 from paceline.core.monitors.outcome import Dead, Done, OpenState, RunState, Unknown
 from paceline.core.monitors.values import Settlement
 
@@ -99,7 +99,7 @@ def test_clock_set_back_leaves_no_run_waiting_longer_than_ever(
     state: RunState, at_ms: int, started_ms: int, now_ms: int, wait: int, later: int
 ) -> None:
     bounds = waits(wait_ms_max=wait, later_ms_max=later)
-    before = Moment(max(at_ms, started_ms) if state == "out" else at_ms, started_ms)
+    before = LeaseTimes(max(at_ms, started_ms) if state == "out" else at_ms, started_ms)
     after = pulled_back(state, before, now_ms=now_ms, waits=bounds) or before
     assert after.at_ms <= before.at_ms
     assert after.started_ms is not None

@@ -13,7 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from paceline.core.monitors.phases.allot import allot_one, allot_together, notes_after
-from paceline.core.monitors.phases.circle import Circle, Place, after_moves, bucket_count, bucket_of, fullest_second
+from paceline.core.monitors.phases.circle import (
+    Circle,
+    CirclePosition,
+    after_moves,
+    bucket_count,
+    bucket_of,
+    fullest_second,
+)
 from paceline.core.monitors.phases.hosts import NOTES_MAX, HostNote, HostNotes, after_come, notes_in
 from paceline.core.monitors.schedule import SLOT_MS, Phase
 
@@ -24,8 +31,8 @@ seconds = st.sampled_from([1, 2, 7, 10, 30, 60, 90, 300, 601, 900, 1_800, 3_600]
 intervals = st.one_of(seconds.map(lambda s: s * SECOND_MS), st.integers(1, 80_000).map(lambda n: n * SLOT_MS))
 
 
-def places(hosts: Sequence[str], phases: Sequence[Phase]) -> list[Place]:
-    return [Place(host, phase.ms, phase.first_ms or 0) for host, phase in zip(hosts, phases, strict=True)]
+def places(hosts: Sequence[str], phases: Sequence[Phase]) -> list[CirclePosition]:
+    return [CirclePosition(host, phase.ms, phase.first_ms or 0) for host, phase in zip(hosts, phases, strict=True)]
 
 
 class Ring:
@@ -36,18 +43,18 @@ class Ring:
         self.circle: Circle | None = None
         self.notes: dict[str, HostNote] = {}
 
-    def add(self, hosts: Sequence[str], *, now_ms: int = T0_MS) -> list[Place]:
+    def add(self, hosts: Sequence[str], *, now_ms: int = T0_MS) -> list[CirclePosition]:
         """Adds monitors together, or one alone."""
         if len(hosts) == 1:
             note = self.notes.get(hosts[0])
             return self._count(places(hosts, [allot_one(self.circle, note, self.every_ms, now_ms=now_ms)]))
         return self._count(places(hosts, allot_together(self.circle, self.notes, self.every_ms, hosts, now_ms=now_ms)))
 
-    def remove(self, gone: Sequence[Place]) -> None:
+    def remove(self, gone: Sequence[CirclePosition]) -> None:
         self.circle = after_moves(self.circle, self.every_ms, gone=gone)
         self.notes = self.notes if self.circle else {}
 
-    def _count(self, come: list[Place]) -> list[Place]:
+    def _count(self, come: list[CirclePosition]) -> list[CirclePosition]:
         notes, new = self.notes, {place.host for place in come} - self.notes.keys()
         self.notes = notes | notes_after(self.circle, notes, self.every_ms, come)
         self.circle = after_moves(self.circle, self.every_ms, come=come, hosts=len(new))
@@ -119,7 +126,7 @@ def test_promise_7_no_second_ever_has_more_than_one_above_the_largest_ideal_so_f
     every_s: int, seed: int, size: int
 ) -> None:
     """Random additions and removals, one by one or together."""
-    random, ring, live, peak = Random(seed), Ring(every_s * SECOND_MS), list[Place](), 0
+    random, ring, live, peak = Random(seed), Ring(every_s * SECOND_MS), list[CirclePosition](), 0
     for _ in range(60):
         if live and random.random() < 0.45:
             random.shuffle(live)
@@ -137,7 +144,7 @@ def test_promise_7_no_second_ever_has_more_than_one_above_the_largest_ideal_so_f
 def test_promise_7_thousands_of_random_adds_and_removes_leave_at_most_four_times_the_ideal(
     every_s: int, size: int
 ) -> None:
-    random, ring, live = Random(every_s + size), Ring(every_s * SECOND_MS), list[Place]()
+    random, ring, live = Random(every_s + size), Ring(every_s * SECOND_MS), list[CirclePosition]()
     for turn in range(size + 4_000):
         if len(live) < size or random.random() < 0.5:
             live += ring.add([f"h{random.randrange(20)}"], now_ms=T0_MS + turn * 1_237)
@@ -193,7 +200,9 @@ def test_size_of_a_circle_does_not_grow_with_monitors_or_hosts() -> None:
         ring.add([f"h{number}" for number in range(count)])
         sizes.append(len(msgspec.json.encode(ring.circle)))
     assert sizes[1] < sizes[0] + 300
-    day = after_moves(None, DAY_MS, come=[Place("", number * SECOND_MS) for number in range(DAY_MS // SECOND_MS)])
+    day = after_moves(
+        None, DAY_MS, come=[CirclePosition("", number * SECOND_MS) for number in range(DAY_MS // SECOND_MS)]
+    )
     assert len(msgspec.json.encode(day)) < 16_384
 
 
@@ -210,6 +219,6 @@ def test_notes_of_hosts_are_bounded_and_those_of_a_circle_that_was_left_say_noth
 
 
 def test_circle_that_everybody_left_is_gone() -> None:
-    circle = after_moves(None, 60_000, come=[Place("a", 50)])
-    assert after_moves(circle, 60_000, gone=[Place("", 50)]) is None
-    assert after_moves(None, 60_000, gone=[Place("", 50)]) is None
+    circle = after_moves(None, 60_000, come=[CirclePosition("a", 50)])
+    assert after_moves(circle, 60_000, gone=[CirclePosition("", 50)]) is None
+    assert after_moves(None, 60_000, gone=[CirclePosition("", 50)]) is None

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.core.monitors.checks import Check, DnsCheck, HttpCheck, OutgoingCheck, TcpCheck, TlsCheck
-from paceline.core.monitors.places import SPARE, Places, Seats, Turns, Wish, ceiling_of, spared_shares, target_of
+from paceline.core.monitors.places import SPARE, OwnerDemand, Places, Seats, Turns, ceiling_of, spared_shares, target_of
 from paceline.core.shares import Claimant
 
 CLAIMANTS = st.lists(st.builds(Claimant, st.integers(0, 600), st.integers(0, 50)), max_size=12)
@@ -114,12 +114,12 @@ def test_one_owner_never_has_all_the_places_of_a_target() -> None:
 def test_an_owner_at_the_ceiling_is_refused_at_every_target() -> None:
     seats = Seats(100, Places(owner_max=2, target_max=10, held={("ann", "a:80"): 2}))
     assert "owner" in seats.refusal("ann", "b:80")
-    assert seats.shares([Wish("ann", 5), Wish("bob", 5)]) == [0, 2]
+    assert seats.shares([OwnerDemand("ann", 5), OwnerDemand("bob", 5)]) == [0, 2]
 
 
 def test_places_without_ceilings_are_limited_only_by_the_room() -> None:
     seats = Seats(8)
-    assert seats.shares([Wish("ann", 9), Wish("bob", 1)]) == [7, 1]
+    assert seats.shares([OwnerDemand("ann", 9), OwnerDemand("bob", 1)]) == [7, 1]
     assert seats.refusal("ann", "a:80") == ""
 
 

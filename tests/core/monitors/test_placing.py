@@ -8,19 +8,19 @@ from paceline.core.monitors.places import (
     ALL_TAKEN,
     KEPT_FREE,
     TURNS_MAX,
+    OwnerDemand,
     Places,
     Seats,
     Turns,
-    Wish,
     noted_reason,
     owner_reason,
     target_reason,
 )
-from paceline.core.monitors.waiting_checks import OWNERS_MAX, OWNERS_MIN, ROUNDS_MAX, Waiting
+from paceline.core.monitors.waiting_checks import OWNERS_MAX, OWNERS_MIN, ROUNDS_MAX, WaitingChecks
 
 
-def waiting(*runs: tuple[str, str]) -> Waiting:
-    found = Waiting()
+def waiting(*runs: tuple[str, str]) -> WaitingChecks:
+    found = WaitingChecks()
     found.add(enumerate(runs))
     return found
 
@@ -49,12 +49,12 @@ def test_reason_is_that_of_the_target_or_else_of_all_others() -> None:
 
 def test_target_is_divided_only_where_there_are_ceilings_and_a_target() -> None:
     free = Seats(10)
-    free.divide("a", [Wish("ann", 5)])
+    free.divide("a", [OwnerDemand("ann", 5)])
     assert free.room_at("ann", "a") == 10
     seats = Seats(100, Places(100, 10))
-    seats.divide("", [Wish("ann", 1), Wish("bob", 1)])
+    seats.divide("", [OwnerDemand("ann", 1), OwnerDemand("bob", 1)])
     assert seats.room_at("ann", "") == 100
-    seats.divide("a", [Wish("ann", 9), Wish("bob", 9)])
+    seats.divide("a", [OwnerDemand("ann", 9), OwnerDemand("bob", 9)])
     assert 0 < seats.room_at("ann", "a") < 8
 
 

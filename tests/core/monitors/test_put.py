@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from paceline.core.monitors.checks import HttpCheck, OutgoingCheck
 from paceline.core.monitors.definition import MonitorSpec
 from paceline.core.monitors.load import UNIT, load_of
-from paceline.core.monitors.put import QUEUES_MAX, Limits, NewFacts, OwnerFacts, decide_put, decide_remove, placed
+from paceline.core.monitors.put import QUEUES_MAX, NewFacts, OwnerFacts, OwnerLimits, decide_put, decide_remove, placed
 from paceline.core.monitors.schedule import Phase
 from paceline.core.monitors.stored import StoredMonitor
 from paceline.core.monitors.values import PutMonitor, RemoveMonitor
 
 NEW = NewFacts(now_ms=5_000, change_seq=9, generation=77)
-LIMITS = Limits(monitors_max=10)
+LIMITS = OwnerLimits(monitors_max=10)
 OWNER = OwnerFacts(monitors=3, load=0, disabled=False)
 
 
@@ -86,7 +86,7 @@ def test_load_never_rises_above_the_limit(load: int, firings_max: int, before: s
     there = None if before is None else stored(before)
     held = 0 if before is None else load_of(spec(before))
     owner = OwnerFacts(3, load * UNIT + held, disabled=False)
-    decided = decide_put(PutMonitor("ann", "one", spec(after)), there, owner, Limits(10, firings_max), NEW)
+    decided = decide_put(PutMonitor("ann", "one", spec(after)), there, owner, OwnerLimits(10, firings_max), NEW)
     if decided.stored is not None:
         assert decided.owner.load == owner.load - held + load_of(spec(after))
         assert not firings_max or decided.owner.load <= max(owner.load, firings_max * UNIT)
@@ -115,10 +115,12 @@ def test_monitor_keeps_its_phase_while_its_interval_stays() -> None:
 
 def test_edit_that_would_fire_too_often_is_refused_with_the_monitor_as_it_is() -> None:
     owner = replace(OWNER, load=load_of(spec("60s")))
-    decided = decide_put(PutMonitor("ann", "one", spec("1s")), stored("60s"), owner, Limits(10, firings_max=0), NEW)
+    decided = decide_put(
+        PutMonitor("ann", "one", spec("1s")), stored("60s"), owner, OwnerLimits(10, firings_max=0), NEW
+    )
     assert decided.result.disposition == "replaced"
     busy = replace(OWNER, load=2 * UNIT)
-    decided = decide_put(PutMonitor("ann", "one", spec("1s")), stored("60s"), busy, Limits(10, firings_max=2), NEW)
+    decided = decide_put(PutMonitor("ann", "one", spec("1s")), stored("60s"), busy, OwnerLimits(10, firings_max=2), NEW)
     assert (decided.result.disposition, decided.stored, decided.owner) == ("rate_reached", None, busy)
     assert decided.result.monitor is not None
     assert decided.result.load > 2 * UNIT

@@ -19,7 +19,7 @@ from paceline.core.monitors.schedule import (
     Phase,
     Remove,
     Rest,
-    Wish,
+    WantedSchedule,
     allotted_ms,
     jitter_offset_ms,
     next_due_ms,
@@ -36,8 +36,10 @@ GENERATION = 7
 
 def wish(
     cadence: Cadence, *, delay_ms: int = 0, resting: bool = False, outgoing: bool = False, created_ms: int = T0_MS
-) -> Wish:
-    return Wish(cadence=cadence, initial_delay_ms=delay_ms, resting=resting, outgoing=outgoing, created_ms=created_ms)
+) -> WantedSchedule:
+    return WantedSchedule(
+        cadence=cadence, initial_delay_ms=delay_ms, resting=resting, outgoing=outgoing, created_ms=created_ms
+    )
 
 
 def every(ms: int, *, jitter_ms: int = 0) -> Cadence:
@@ -51,14 +53,14 @@ def armed(cadence: Cadence, due_ms: int | None, *, counter: int = 1, last_due_ms
 class Life:
     """One entry, edited and ticked as the steps would do it; keeps the due times that fired."""
 
-    def __init__(self, first: Wish) -> None:
+    def __init__(self, first: WantedSchedule) -> None:
         self.now_ms = T0_MS
         self.wish = first
         self.entry: Entry | None = None
         self.fired: list[int] = []
         self.edit(first)
 
-    def edit(self, newest: Wish) -> None:
+    def edit(self, newest: WantedSchedule) -> None:
         self.wish = newest
         before = self.entry
         reaction = react(newest, before, generation=GENERATION, now_ms=self.now_ms)
@@ -366,7 +368,7 @@ def test_promise_2_extra_run_before_the_first_firing_leaves_the_initial_delay() 
     assert resumed.due_ms == T0_MS + DAY_MS
 
 
-def allotted(cadence: Cadence, phase_ms: int, *, first_ms: int | None = T0_MS) -> Wish:
+def allotted(cadence: Cadence, phase_ms: int, *, first_ms: int | None = T0_MS) -> WantedSchedule:
     return msgspec.structs.replace(wish(cadence), phase=Phase(phase_ms, first_ms))
 
 
@@ -375,7 +377,7 @@ def entry_of(arm: Arm, *, counter: int = 0, last_due_ms: int | None = None) -> E
     return msgspec.structs.replace(entry, lead_ms=arm.lead_ms)
 
 
-def reaction(wanted: Wish, entry: Entry | None, *, now_ms: int = T0_MS) -> Arm:
+def reaction(wanted: WantedSchedule, entry: Entry | None, *, now_ms: int = T0_MS) -> Arm:
     found = react(wanted, entry, generation=GENERATION, now_ms=now_ms)
     assert isinstance(found, Arm)
     return found

@@ -27,7 +27,7 @@ from paceline.core.monitors.checks import (
 )
 from paceline.core.monitors.definition import MonitorSpec, encode_spec, parse_stored_spec
 from paceline.core.monitors.due import Due, OnTime
-from paceline.core.monitors.schedule import Arm, Cadence, Entry, Phase, Wish, allotted_ms, arm, react
+from paceline.core.monitors.schedule import Arm, Cadence, Entry, Phase, WantedSchedule, allotted_ms, arm, react
 from paceline.core.monitors.stored import _Specs
 from paceline.core.monitors.uptime import latency
 from paceline.core.monitors.uptime.rollup import EndedRun, Rollup, fold, moved, settled_first
@@ -142,8 +142,8 @@ def test_resting_entry_and_one_with_a_grid_of_its_own_have_no_allotted_phase() -
     assert allotted_ms(replace(entry, lead_ms=None)) is None
 
 
-def wish(cadence: Cadence, phase: Phase | None = None) -> Wish:
-    return Wish(cadence, 0, resting=False, outgoing=False, created_ms=T0_MS, phase=phase)
+def wish(cadence: Cadence, phase: Phase | None = None) -> WantedSchedule:
+    return WantedSchedule(cadence, 0, resting=False, outgoing=False, created_ms=T0_MS, phase=phase)
 
 
 def test_promise_2_firing_just_before_its_grid_is_followed_by_the_point_after_the_next() -> None:

@@ -8,19 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from paceline.core.monitors.places import Places, Seats
-from paceline.core.monitors.waiting_checks import OWNERS_MAX, Chosen, Waiting
+from paceline.core.monitors.waiting_checks import OWNERS_MAX, Chosen, WaitingChecks
 
 RUNS = st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["x", "y", "z", ""])), max_size=60)
 
 
-def waiting(*runs: tuple[str, str]) -> Waiting:
+def waiting(*runs: tuple[str, str]) -> WaitingChecks:
     """Runs with their owners and targets, numbered from 0 in the order given."""
-    found = Waiting()
+    found = WaitingChecks()
     found.add((handle, run) for handle, run in enumerate(runs))
     return found
 
 
-def drained(queue: Waiting, *, places: int, owner_max: int, target_max: int, ends: int) -> list[list[Chosen]]:
+def drained(queue: WaitingChecks, *, places: int, owner_max: int, target_max: int, ends: int) -> list[list[Chosen]]:
     """Returns what each claim chooses if ``ends`` of the running checks, the oldest first, end after it."""
     out: list[Chosen] = []
     rounds: list[list[Chosen]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from paceline.core.verify.facts import CallFact, DayFact, Fact, ProviderFact, SetBackFact
-from paceline.core.verify.rules import Clock, Rules
+from paceline.core.verify.rules import RepeatedSpans, Rules
 from tests.core.support.ledgers import judged
 
 T0_MS = 1_800_000_000_000
@@ -31,7 +31,7 @@ def uneven(*facts: Fact, rules: Rules = RULES) -> list[str]:
 def test_promise_7_late_runs_that_are_caught_up_at_once_are_noticed() -> None:
     at_once = [call(slot, LATE_MS + slot) for slot in range(RUNS)]
     assert uneven(DAY, SHOP, *at_once) == ["late runs of shop on daily@2027-01-15 were caught up in a burst"]
-    set_back = RULES._replace(clock=Clock([SetBackFact(END_MS, T0_MS)]))
+    set_back = RULES._replace(clock=RepeatedSpans([SetBackFact(END_MS, T0_MS)]))
     assert uneven(DAY, SHOP, *at_once, rules=set_back) == []
     assert uneven(DAY, ProviderFact(5), *at_once) == [], "nothing is known of a provider that was removed"
 

@@ -19,7 +19,7 @@ from paceline.core.verify.facts import (
     RunFact,
     SetBackFact,
 )
-from paceline.core.verify.rules import Clock, Rules
+from paceline.core.verify.rules import RepeatedSpans, Rules
 from tests.core.support.ledgers import count_judged, judged
 
 T0_MS = 1_800_000_000_000
@@ -102,7 +102,7 @@ def test_check_that_waits_for_a_reason_is_not_called_unfair(name: str) -> None:
 
 
 def test_clock_that_was_set_back_excuses_a_long_wait() -> None:
-    rules = RULES._replace(clock=Clock([SetBackFact(T0_MS + 300_000, T0_MS + 100_000)]))
+    rules = RULES._replace(clock=RepeatedSpans([SetBackFact(T0_MS + 300_000, T0_MS + 100_000)]))
     assert unfair(checks(), rules) == []
 
 

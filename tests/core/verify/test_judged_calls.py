@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from paceline.core.verify.facts import CallFact, DayFact, Fact, ProviderFact, SetBackFact
-from paceline.core.verify.rules import Clock, Rules
+from paceline.core.verify.rules import RepeatedSpans, Rules
 from paceline.core.verify.verdict import Promise
 from tests.core.support.ledgers import count_judged, judged
 
@@ -148,7 +148,7 @@ def test_calls_from_before_the_asked_time_are_not_judged_for_their_order() -> No
 
 def test_clock_that_was_set_back_excuses_calls_that_seem_to_be_out_at_once() -> None:
     facts = ledger(call(3, ended_ms=T0_MS + 9 * GAP_MS))
-    clock = Clock([SetBackFact(T0_MS + 12 * GAP_MS, T0_MS)])
+    clock = RepeatedSpans([SetBackFact(T0_MS + 12 * GAP_MS, T0_MS)])
     assert judged(facts, RULES._replace(clock=clock)) == {}
 
 

@@ -11,7 +11,7 @@ from paceline.core.monitors.leases import EXPIRED
 from paceline.core.verify.cron_times import is_cron_time
 from paceline.core.verify.facts import EntryFact, Fact, MonitorFact, RunFact, SetBackFact
 from paceline.core.verify.judge import Judges
-from paceline.core.verify.rules import Clock, Rules
+from paceline.core.verify.rules import RepeatedSpans, Rules
 from paceline.core.verify.verdict import Promise
 from tests.core.support.ledgers import count_judged, judged
 
@@ -146,7 +146,7 @@ def test_facts_from_before_the_asked_time_are_not_judged() -> None:
 def test_clock_set_back_excuses_the_findings_that_it_explains() -> None:
     twice = with_run(2, due_ms=T0_MS + MINUTE_MS, started_ms=T0_MS + MINUTE_MS + 90, ended_ms=T0_MS + MINUTE_MS + 99)
     assert set(judged(twice, RULES)) >= {"once"}
-    clock = Clock([SetBackFact(T0_MS + 119_000, T0_MS + 59_000)])
+    clock = RepeatedSpans([SetBackFact(T0_MS + 119_000, T0_MS + 59_000)])
     assert judged(twice, RULES._replace(clock=clock)) == {}
 
 

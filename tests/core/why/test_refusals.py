@@ -10,7 +10,7 @@ from paceline.core.why.refusals import (
     KEPT_MAX,
     KEPT_MS,
     TITLE_CHARS_MAX,
-    Refusal,
+    JobRefusal,
     RefusalName,
     Refusals,
     find_refusal,
@@ -24,11 +24,13 @@ NOW_MS = 1_790_000_000_000
 RESETS_MS = NOW_MS + 3_600_000
 
 
-def refusal(*, at_ms: int = NOW_MS, title: str = "", cost: int = 120) -> Refusal:
-    return Refusal(0, at_ms, title, "over_daily_credits", cost, left=20, limit=200, resets_ms=RESETS_MS, measurements=1)
+def refusal(*, at_ms: int = NOW_MS, title: str = "", cost: int = 120) -> JobRefusal:
+    return JobRefusal(
+        0, at_ms, title, "over_daily_credits", cost, left=20, limit=200, resets_ms=RESETS_MS, measurements=1
+    )
 
 
-def links(one: Refusal, *, left: int, limit: int = 200) -> tuple[Link, Link]:
+def links(one: JobRefusal, *, left: int, limit: int = 200) -> tuple[Link, Link]:
     then, now = why_refused("ann", one, Budget(limit, limit - left, 0, left, RESETS_MS)).chain
     return then, now
 

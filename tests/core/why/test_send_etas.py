@@ -9,7 +9,7 @@ import pytest
 
 from paceline.core.jobs.atlas import ONEOFF_MS, deadline_ms
 from paceline.core.jobs.cost import Cost
-from paceline.core.jobs.meters import CreditBalance, Meter, Release
+from paceline.core.jobs.meters import CreditBalance, Meter, MeterRelease
 from paceline.core.jobs.pool import Account, Barred, Gate, Refuse, make_pool
 from paceline.core.jobs.send_order import QueuedUser
 from paceline.core.jobs.values import StoredMeasurement
@@ -19,7 +19,7 @@ from paceline.core.why.chain import Eta
 from paceline.core.why.job_eta import KINDS_MAX, begin_eta, end_eta, kinds_of_sends, sent_eta
 from paceline.core.why.measurements import MeasurementFacts, why_measurement
 from paceline.core.why.send_eta import EARLY_MS, LATE_MS, LOST_MS, OVERDUE_MS, PLAYED_MAX, SendForecast
-from paceline.core.why.send_line import SendLine, Waiting, in_order, place_of, waiting_of
+from paceline.core.why.send_line import SendLine, WaitingSend, in_order, place_of, waiting_of
 from tests.core.support.measurements import NOW_MS, NOW_S, definition, measurement, stored
 from tests.core.support.pool_stage import HOUR_MS, account
 from tests.core.why.test_why_measurements import JOB
@@ -27,11 +27,11 @@ from tests.core.why.test_why_measurements import JOB
 COST = stored().cost
 PING = frozenset({"ping"})
 DAY_MS = 86_400_000
-FULL = Meter("concurrent", 1, "until_released", held=1, releases=(Release(NOW_MS + HOUR_MS, 1),))
+FULL = Meter("concurrent", 1, "until_released", held=1, releases=(MeterRelease(NOW_MS + HOUR_MS, 1),))
 
 
-def mine(before: int = 0, **fields: Any) -> Waiting:
-    return Waiting("ada", before, COST, PING)._replace(**fields)
+def mine(before: int = 0, **fields: Any) -> WaitingSend:
+    return WaitingSend("ada", before, COST, PING)._replace(**fields)
 
 
 def user(owner: str, *items: StoredMeasurement, queued: int | None = None) -> QueuedUser:
@@ -43,7 +43,7 @@ def line(*users: QueuedUser, accounts: list[Account] | None = None, **fields: An
     return SendLine(users or (user("ada", stored(1)),), pool)._replace(**fields)
 
 
-def sent(one: Waiting | None = None, at: SendLine | None = None) -> tuple[int, int] | None:
+def sent(one: WaitingSend | None = None, at: SendLine | None = None) -> tuple[int, int] | None:
     """From and to, counted from now."""
     eta = SendForecast(at or line(), now_ms=NOW_MS).eta(one or mine())
     return None if eta is None else (eta.from_ms - NOW_MS, eta.to_ms - NOW_MS)
@@ -101,7 +101,7 @@ def test_measurement_that_nothing_known_would_give_room_has_no_eta(accounts: lis
 
 def test_measurement_waits_for_a_slot_that_comes_back_a_little_early_or_late() -> None:
     assert sent(at=line(accounts=[account(concurrent=FULL)])) == (HOUR_MS - EARLY_MS, HOUR_MS + LATE_MS)
-    overdue = msgspec.structs.replace(FULL, releases=(Release(NOW_MS - 5, 1),))
+    overdue = msgspec.structs.replace(FULL, releases=(MeterRelease(NOW_MS - 5, 1),))
     assert sent(at=line(accounts=[account(concurrent=overdue)])) == (0, OVERDUE_MS)
 
 
@@ -119,7 +119,7 @@ def test_measurement_behind_another_of_its_size_waits_for_the_slot_after_that() 
 
 def test_measurement_of_a_user_who_is_not_in_the_queue_joins_at_its_end() -> None:
     at = line(user("bob", stored(2, "bob")), accounts=[account(concurrent=FULL)])
-    eta = sent(mine(parked=True, open_ms=NOW_MS + 5), at._replace(aside=1))
+    eta = sent(mine(parked=True, open_ms=NOW_MS + 5), at._replace(not_queued=1))
     assert eta is not None
     assert eta[0] == HOUR_MS - EARLY_MS
     assert eta[1] > HOUR_MS + LATE_MS + ONEOFF_MS
@@ -146,9 +146,11 @@ def test_closed_or_barred_account_is_waited_for_until_it_opens() -> None:
 
 
 def test_day_that_is_used_up_comes_back_with_its_releases() -> None:
-    spend = Meter("credits", 100, "sliding", spent=100, releases=(Release(NOW_MS + HOUR_MS, 100),))
+    spend = Meter("credits", 100, "sliding", spent=100, releases=(MeterRelease(NOW_MS + HOUR_MS, 100),))
     assert sent(at=line(accounts=[account(credits=spend)])) == (HOUR_MS, HOUR_MS)
-    results = Meter("results", 10, "sliding", spent=10, releases=(Release(NOW_MS + 9, 4), Release(NOW_MS + HOUR_MS, 6)))
+    results = Meter(
+        "results", 10, "sliding", spent=10, releases=(MeterRelease(NOW_MS + 9, 4), MeterRelease(NOW_MS + HOUR_MS, 6))
+    )
     assert sent(at=line(accounts=[account(results=results)])) == (HOUR_MS, HOUR_MS)
 
 
@@ -185,7 +187,7 @@ def test_waiting_measurement_has_its_cost_gate_stop_and_place() -> None:
     asked = measurement(stop_time=NOW_S + 500)
     gates = [Gate(NOW_MS + 70, "full"), Gate(NOW_MS - 1, "was full")]
     parked = stored(asked=asked, state="parked", next_ms=NOW_MS + 50, passed_ms=NOW_MS)
-    assert waiting_of(parked, 3, gates, now_ms=NOW_MS) == Waiting(
+    assert waiting_of(parked, 3, gates, now_ms=NOW_MS) == WaitingSend(
         "ada", 3, COST, PING, NOW_MS + 70, parked=True, passed=True, stop_ms=NOW_MS + 500_000
     )
     assert waiting_of(stored(next_ms=5), 0, [], now_ms=NOW_MS) == mine()

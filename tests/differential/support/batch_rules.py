@@ -54,7 +54,7 @@ def small_pages() -> Iterator[None]:
         yield
 
 
-def in_order_of_provider(sent: list[call.Sent]) -> list[call.Sent]:
+def in_order_of_provider(sent: list[call.SentCall]) -> list[call.SentCall]:
     """The port promises the order of each provider's runs, and none between providers."""
     return sorted(sent, key=lambda one: one.provider)
 
@@ -274,7 +274,7 @@ class BatchRules(Machine):
         item = self.sent[pick % len(self.sent)]
 
         def answer(side: Side) -> object:
-            sent: call.Sent = item.of(side)
+            sent: call.SentCall = item.of(side)
             return call.settle_calls(side.store, {sent.fence: sent}, [self._result(sent, result)], chance=lambda: 0.5)
 
         self.ask("answer_call", answer)
@@ -284,7 +284,7 @@ class BatchRules(Machine):
         item = self.sent[pick % len(self.sent)]
 
         def answer(side: Side) -> object:
-            sent: call.Sent = item.of(side)
+            sent: call.SentCall = item.of(side)
             return call.settle_and_claim(
                 side.store,
                 self.books[side.name],
@@ -299,7 +299,7 @@ class BatchRules(Machine):
         both = self.ask("answer_and_claim", answer, arrange=lambda told: (told[0], in_order_of_provider(told[1])))
         self._keep(Both(both.sqlite[1], both.aws[1]))
 
-    def _result(self, sent: call.Sent, result: str) -> CallResult:
+    def _result(self, sent: call.SentCall, result: str) -> CallResult:
         return CallResult(sent.call.handle, sent.call.attempt, self.now_ms - 1, self.now_ms, **RESULTS[result])
 
     @act(2, pick=a_pick)
@@ -350,7 +350,7 @@ def out_runs(store: Store, batch: str, *, now_ms: int) -> list[str]:
 
 def purged(store: Store, *, keep_ms: int, dead_keep_ms: int, now_ms: int) -> tuple[int, int]:
     """How many runs and records went."""
-    walk = purge.Walk()
+    walk = purge.PurgeWalk()
     for _ in range(100):
         walk = purge.purge_calls(store, walk, keep_ms=keep_ms, dead_keep_ms=dead_keep_ms, now_ms=now_ms)
         if walk.over:

@@ -11,13 +11,13 @@ from paceline.core.jobs.meters import Reading
 from paceline.core.jobs.values import (
     AccountClosed,
     AccountSpec,
-    Ending,
     EndState,
     KeyRefused,
+    MeasurementEnd,
+    MeasurementProgress,
     MeterFull,
     NotSent,
     Paused,
-    Progress,
     RefusalEffect,
     Rejected,
     SendOutcome,
@@ -254,7 +254,7 @@ class JobRules(Machine):
 
         def note(side: Side) -> object:
             one: StoredMeasurement = item.of(side)
-            return side.store.note_progress([Progress(one.handle, one.attempt, told, reason="slow")])
+            return side.store.note_progress([MeasurementProgress(one.handle, one.attempt, told, reason="slow")])
 
         self.ask("note_progress", note)
 
@@ -270,7 +270,7 @@ class JobRules(Machine):
 
         def end(side: Side) -> object:
             one: StoredMeasurement = item.of(side)
-            ending = Ending(one.handle, one.attempt, state, "", credits, credits // 6, frees)
+            ending = MeasurementEnd(one.handle, one.attempt, state, "", credits, credits // 6, frees)
             return side.store.end([ending], now_ms=self.now_ms)
 
         self.ask("end", end)

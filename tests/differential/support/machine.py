@@ -18,7 +18,7 @@ from paceline.core.daemons import Daemon
 from paceline.core.users import Role, UserEdit
 from paceline.ports import Store
 from paceline.steps import access
-from paceline.steps.upkeep.clock import Waits, watch_clock
+from paceline.steps.upkeep.clock import LongestWaits, watch_clock
 from paceline.steps.upkeep.daemons import beat
 from tests.contract.conftest import aws_engine, memory_engine
 from tests.contract.support.stage import DAY_MS, HOUR_MS, MINUTE_MS, T0_MS
@@ -29,7 +29,7 @@ from tests.differential.support.pair import Both, Damaged, Pair, Side
 SECRET_KEY = b"k" * 32
 USERS = ("ann", "bob", "cy")
 STEPS_MS = (1, 1_000, 1_000, 5_000, 30_000, MINUTE_MS, MINUTE_MS, 61_000, 2 * MINUTE_MS, 5 * MINUTE_MS, HOUR_MS, DAY_MS)
-WAITS = Waits(run_ms_max=5 * MINUTE_MS, call_ms_max=HOUR_MS, send_ms_max=HOUR_MS)
+WAITS = LongestWaits(run_ms_max=5 * MINUTE_MS, call_ms_max=HOUR_MS, send_ms_max=HOUR_MS)
 
 a_user = USERS
 a_pick = (0, 0, 0, 0, 1, 1, 2, 3, 5, 7)

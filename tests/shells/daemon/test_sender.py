@@ -18,7 +18,7 @@ from paceline.config import Settings, load_settings
 from paceline.core.monitors.definition import SpecLimits
 from paceline.core.monitors.due import CatchUp
 from paceline.core.monitors.outcome import Done
-from paceline.core.monitors.values import Finished, Order
+from paceline.core.monitors.values import CheckOrder, Finished
 from paceline.core.users import User
 from paceline.shells.daemon.in_flight import InFlight
 from paceline.shells.daemon.metrics import Metrics
@@ -35,14 +35,14 @@ class Hand:
 
     def __init__(self) -> None:
         self.ms = T0_MS
-        self.started: list[Order] = []
+        self.started: list[CheckOrder] = []
         self.ends: list[Finished] = []
         self.in_flight = 0
 
     def now_ms(self) -> int:
         return self.ms
 
-    def start(self, orders: Sequence[Order]) -> None:
+    def start(self, orders: Sequence[CheckOrder]) -> None:
         self.started += orders
         self.in_flight += len(orders)
 
@@ -52,14 +52,14 @@ class Hand:
         self.in_flight -= len(ended)
         return ended
 
-    def end(self, order: Order) -> None:
+    def end(self, order: CheckOrder) -> None:
         self.ends.append(Finished(order.handle, order.attempt, Done(ok=True), started_ms=T0_MS, ended_ms=self.ms))
 
     def wake(self) -> None: ...
     def close(self) -> None: ...
 
 
-def sender_of(system: System, hand: Hand, metrics: Metrics) -> InFlight[Order, Finished]:
+def sender_of(system: System, hand: Hand, metrics: Metrics) -> InFlight[CheckOrder, Finished]:
     return InFlight(Checks(system, hand, metrics), clock=hand, remote=system.traits.remote)
 
 

@@ -23,7 +23,7 @@ from cryptography import x509
 from starlette.types import Receive, Scope, Send
 
 from paceline.adapters import certificates
-from paceline.adapters.certificates import Made, make_certificates, own_names
+from paceline.adapters.certificates import CertificateFiles, make_certificates, own_names
 from paceline.config import load_settings
 from paceline.errors import WrongSetting
 from paceline.shells.api.http.serving import server_config
@@ -34,7 +34,7 @@ NOW = dt.datetime(2026, 11, 15, tzinfo=dt.UTC)
 DAY = dt.timedelta(days=1)
 
 
-def made(folder: Path, now: dt.datetime = NOW, names: tuple[str, ...] = ("paceline.example",)) -> Made:
+def made(folder: Path, now: dt.datetime = NOW, names: tuple[str, ...] = ("paceline.example",)) -> CertificateFiles:
     return make_certificates(folder, "p", names=names, now=now)
 
 

@@ -17,7 +17,7 @@ from paceline.errors import InvalidInput, WrongSetting
 from paceline.ports import Store
 from paceline.steps.batches import redrive
 from paceline.steps.batches.batches import put_records
-from paceline.steps.batches.call import ProviderBook, Sent, claim_calls, settle_and_claim, settle_calls
+from paceline.steps.batches.call import ProviderBook, SentCall, claim_calls, settle_and_claim, settle_calls
 from paceline.steps.batches.headers import seal_headers
 from tests.contract.support.call_stage import DATE, LEASE_MS, every, make_batch, plan, provide, run_of
 from tests.contract.support.stage import T0_MS
@@ -47,15 +47,15 @@ def book(store: Store) -> ProviderBook:
     return ProviderBook(store, BackwardsVault())
 
 
-def claim(store: Store, book: ProviderBook, now_ms: int = T0_MS) -> list[Sent]:
+def claim(store: Store, book: ProviderBook, now_ms: int = T0_MS) -> list[SentCall]:
     return claim_calls(store, book, now_ms=now_ms, runs_max=10, lease_ms=LEASE_MS)
 
 
-def ended(sent: Sent, *, now_ms: int = T0_MS, **facts: Any) -> CallResult:
+def ended(sent: SentCall, *, now_ms: int = T0_MS, **facts: Any) -> CallResult:
     return CallResult(sent.call.handle, sent.call.attempt, now_ms, now_ms, 1.0, **facts)
 
 
-def by_fence(*sent: Sent) -> dict[tuple[int, int], Sent]:
+def by_fence(*sent: SentCall) -> dict[tuple[int, int], SentCall]:
     return {(item.call.handle, item.call.attempt): item for item in sent}
 
 

@@ -13,7 +13,7 @@ import pytest
 from paceline.adapters.sqlite.monitors import uptime
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.verify.rules import Rules
-from paceline.steps.history.verify import Report, verify
+from paceline.steps.history.verify import VerifyReport, verify
 from tests.contract.support.fair_stage import MINUTES, live, send_all
 from tests.contract.support.job_stage import add_account, admitted
 from tests.contract.support.stage import DAY_MS, user
@@ -36,12 +36,12 @@ class Past:
         self.now_ms = now_ms
         self._keep_ms = keep_ms
 
-    def judged(self, path: Path) -> Report:
+    def judged(self, path: Path) -> VerifyReport:
         rules = Rules(self.now_ms, keep_ms=self._keep_ms, expire_ms=EXPIRE_MS)
         with closing(SqliteStore(str(path), synchronous="normal")) as store:
             return verify(store, rules, progress=lambda _done, _total: None)
 
-    def edited(self, path: Path, edit: Edit, seed: int) -> Report:
+    def edited(self, path: Path, edit: Edit, seed: int) -> VerifyReport:
         shutil.copy(self.path, path)
         with closing(apsw.Connection(str(path))) as db:
             db.execute("PRAGMA foreign_keys = OFF; PRAGMA ignore_check_constraints = ON")

@@ -17,7 +17,7 @@ from paceline.core.jobs.atlas import Answer, client_id
 from paceline.core.jobs.measurement import Measurement
 from paceline.core.jobs.pool import LOOK_AGAIN_MS
 from paceline.core.jobs.send_order import OVERDUE
-from paceline.core.jobs.values import AccountSpec, Ending, StoredMeasurement
+from paceline.core.jobs.values import AccountSpec, MeasurementEnd, StoredMeasurement
 from paceline.steps.jobs.accounts import add_key
 from paceline.steps.jobs.dispatch import BUSY_MS, dispatch_next
 from paceline.steps.views.job_report import job_view
@@ -326,6 +326,6 @@ def test_ended_measurements_give_their_room_back_to_those_that_wait(scene: Scene
     first = scene.one(job)
     scene.clock.advance(10 * MINUTE_MS)
     scene.store.end(
-        [Ending(first.handle, first.attempt, "done", "", 60, 10, frees_slot=True)], now_ms=scene.clock.now_ms()
+        [MeasurementEnd(first.handle, first.attempt, "done", "", 60, 10, frees_slot=True)], now_ms=scene.clock.now_ms()
     )
     assert [one.outcome for one in scene.dispatch_all()] == ["sent"]

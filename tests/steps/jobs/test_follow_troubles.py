@@ -15,7 +15,7 @@ from paceline.simulators.ripe_atlas import POOL_PERMISSIONS, Fault, Grant, Model
 from paceline.simulators.ripe_atlas.accounts import NON_PUBLIC, STOP
 from paceline.steps.jobs import counting
 from paceline.steps.jobs.accounts import add_key, put_account_spec, set_key_enabled
-from paceline.steps.jobs.follow import Followed, Watch, follow
+from paceline.steps.jobs.follow import FollowReport, Watch, follow
 from tests.steps.support.atlas_scene import MINUTE_MS, SECOND_MS, START_MS, VAULT, Scene, a_scene, measurement
 from tests.steps.support.follow_scene import (
     asked,
@@ -189,7 +189,7 @@ class _Overtaken(RipeAtlas):
     def __init__(self, scene: Scene) -> None:
         super().__init__(scene.simulator.base_url)
         self._scene = scene
-        self.other: Followed | None = None
+        self.other: FollowReport | None = None
 
     def results(
         self, key: str, measurement_id: int, take: Callable[[bytes], None], *, bytes_max: int

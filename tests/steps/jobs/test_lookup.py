@@ -11,7 +11,7 @@ import pytest
 from paceline.adapters.vault import SecretVault
 from paceline.core.jobs.accounts import enable_key
 from paceline.core.jobs.atlas import Marker, client_id, request_body
-from paceline.core.jobs.atlas_replies import Listed
+from paceline.core.jobs.atlas_replies import ListedMeasurement
 from paceline.core.jobs.lookups import PART_LOOKS_MAX
 from paceline.core.jobs.pool import LOOK_AGAIN_MS
 from paceline.core.jobs.values import AccountSpec, StoredJob, StoredMeasurement
@@ -49,7 +49,9 @@ class Shown:
 
     def find_by_marker(self, key: str, tag: str) -> Any:
         found = self._atlas.find_by_marker(key, tag)
-        return tuple(one for place, one in enumerate(found) if place in self._shown and isinstance(one, Listed))
+        return tuple(
+            one for place, one in enumerate(found) if place in self._shown and isinstance(one, ListedMeasurement)
+        )
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._atlas, name)

@@ -13,7 +13,7 @@ from paceline.core.batches.calls import CallResult
 from paceline.core.jobs.values import StoredJob
 from paceline.core.jobs.webhook import TRIES_MAX
 from paceline.ports import Store
-from paceline.steps.jobs.webhook import Hook, HookEnded, begin_webhooks, end_webhooks, sign, webhook_secret
+from paceline.steps.jobs.webhook import HookEnded, WebhookTry, begin_webhooks, end_webhooks, sign, webhook_secret
 from tests.contract.support.job_stage import admitted, job_of
 from tests.contract.support.stage import DAY_MS, HOUR_MS, T0_MS
 
@@ -28,11 +28,11 @@ def finished(store: Store, *, owner: str = "ann", webhook: str | None = URL) -> 
     return job_of(store, job)
 
 
-def begin(store: Store, *, now_ms: int = T0_MS, chance: float = 0.0) -> list[Hook]:
+def begin(store: Store, *, now_ms: int = T0_MS, chance: float = 0.0) -> list[WebhookTry]:
     return begin_webhooks(store, secret=SECRET, now_ms=now_ms, chance=lambda: chance)
 
 
-def end(store: Store, hooks: Sequence[Hook], code: int | None, *, reason: str = "") -> list[HookEnded]:
+def end(store: Store, hooks: Sequence[WebhookTry], code: int | None, *, reason: str = "") -> list[HookEnded]:
     results = [CallResult(*hook.fence, T0_MS, T0_MS, code=code, reason=reason) for hook in hooks]
     return end_webhooks(store, {hook.fence: hook for hook in hooks}, results)
 

@@ -4,7 +4,7 @@ import pytest
 
 from paceline.core.monitors.dispatch import ATTEMPT_PAUSE_MS, RetryPolicy, after_attempt
 from paceline.core.monitors.outcome import Done, Retry
-from paceline.core.monitors.values import Finished, Order
+from paceline.core.monitors.values import CheckOrder, Finished
 from paceline.ports import Store
 from paceline.steps.monitors.define import remove_monitor
 from paceline.steps.monitors.send import claim_orders, settle
@@ -43,7 +43,7 @@ def test_a_check_is_ordered_sent_and_settled_once(store: Store, second: Store) -
     assert settle(store, []).stale == 0
 
 
-def failed(order: Order, *, now_ms: int) -> Finished:
+def failed(order: CheckOrder, *, now_ms: int) -> Finished:
     done = Done(ok=False, reason="status 503, expected 2xx", code=503)
     return Finished(order.handle, order.attempt, done, now_ms, now_ms, order.attempts)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from paceline.core.jobs.values import StoredJob, StoredMeasurement
 from paceline.simulators.ripe_atlas.measurements import Measurement
-from paceline.steps.jobs.follow import Followed, Watch, follow
+from paceline.steps.jobs.follow import FollowReport, Watch, follow
 from tests.steps.support.atlas_scene import SECOND_MS, VAULT, Scene
 
 EVERY_MS = 30 * SECOND_MS
@@ -22,13 +22,13 @@ def sent(scene: Scene, *measurements: dict[str, Any], owner: str = "ann") -> Sto
     return job
 
 
-def pass_on(scene: Scene, watch: Watch | None = None, *, after_ms: int = EVERY_MS) -> Followed:
+def pass_on(scene: Scene, watch: Watch | None = None, *, after_ms: int = EVERY_MS) -> FollowReport:
     """Makes the next pass this much later. Without a watch it is the pass of a process that has just started."""
     scene.clock.advance(after_ms)
     return follow(scene.store, scene.atlas, VAULT, watch or Watch(), clock=scene.clock)
 
 
-def until_ended(scene: Scene, watch: Watch, job: StoredJob, *, passes_max: int = 200) -> list[Followed]:
+def until_ended(scene: Scene, watch: Watch, job: StoredJob, *, passes_max: int = 200) -> list[FollowReport]:
     """Pass after pass until all of the job's measurements have ended."""
     reports = []
     for _ in range(passes_max):

@@ -11,10 +11,10 @@ from paceline.core.monitors.dispatch import RetryPolicy
 from paceline.core.monitors.due import CatchUp
 from paceline.core.monitors.outcome import Done
 from paceline.core.monitors.schedule import Entry
-from paceline.core.monitors.values import Finished, Order, PutResult, Run
+from paceline.core.monitors.values import CheckOrder, Finished, PutResult, Run
 from paceline.ports import Store
 from paceline.steps.monitors.define import get_monitor, parse_put, put_monitor
-from paceline.steps.monitors.send import SettleReport, claim_orders, settle
+from paceline.steps.monitors.send import CheckSettleReport, claim_orders, settle
 from paceline.steps.monitors.tick import TickReport, tick
 
 T0_MS = 1_790_000_000_000
@@ -50,11 +50,11 @@ def run_tick(store: Store, *, now_ms: int, catch_up: CatchUp | None = None) -> T
     return tick(store, now_ms=now_ms, catch_up=catch_up or CatchUp())
 
 
-def take(store: Store, *, now_ms: int) -> list[Order]:
+def take(store: Store, *, now_ms: int) -> list[CheckOrder]:
     return claim_orders(store, now_ms=now_ms, runs_max=100, lease_ms=LEASE_MS, policy=POLICY)
 
 
-def finish(order: Order, *, now_ms: int, ok: bool = True) -> Finished:
+def finish(order: CheckOrder, *, now_ms: int, ok: bool = True) -> Finished:
     return Finished(
         order.handle, order.attempt, Done(ok=ok), started_ms=now_ms, ended_ms=now_ms, attempts=order.attempts
     )
@@ -65,7 +65,7 @@ def send_all(store: Store, *, now_ms: int) -> list[str]:
     sent: list[str] = []
     while orders := take(store, now_ms=now_ms):
         sent += [order.run_id for order in orders]
-        report: SettleReport = settle(store, [finish(order, now_ms=now_ms) for order in orders])
+        report: CheckSettleReport = settle(store, [finish(order, now_ms=now_ms) for order in orders])
         assert report.stale == 0
     return sent
 

@@ -13,7 +13,7 @@ from paceline.core.monitors.definition import MonitorSpec
 from paceline.core.monitors.dispatch import RetryPolicy
 from paceline.core.monitors.due import CatchUp
 from paceline.core.monitors.outcome import Done
-from paceline.core.monitors.values import Finished, Order, PutMonitor
+from paceline.core.monitors.values import CheckOrder, Finished, PutMonitor
 from paceline.core.users import UserEdit
 from paceline.errors import AlreadyExists, NotClaimable, NotFound, OwnerDisabled, StaleLease
 from paceline.ports import Store
@@ -65,13 +65,13 @@ class ScriptedProvider:
 
     def __init__(self, world: Surroundings) -> None:
         self._world = world
-        self._due: list[tuple[int, Order, Finished]] = []
+        self._due: list[tuple[int, CheckOrder, Finished]] = []
 
     @property
     def in_flight(self) -> int:
         return len(self._due)
 
-    def start(self, orders: Sequence[Order]) -> None:
+    def start(self, orders: Sequence[CheckOrder]) -> None:
         world = self._world
         for order in orders:
             world.ledger.sent(order.handle, order.attempt, order.check)
@@ -88,7 +88,7 @@ class ScriptedProvider:
         self._due = [entry for entry in self._due if entry[0] > self._world.true_ms]
         return ended
 
-    def close(self) -> list[Order]:
+    def close(self) -> list[CheckOrder]:
         """Drops the checks in flight. Returns their orders."""
         dropped = [order for _, order, _ in self._due]
         self._due.clear()

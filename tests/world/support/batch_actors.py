@@ -18,7 +18,7 @@ from paceline.core.batches.values import DeadChoice
 from paceline.errors import InvalidInput, LimitReached, NotFound, PacelineError
 from paceline.ports import Store
 from paceline.steps.batches import batches, plan, providers
-from paceline.steps.batches.call import ProviderBook, Sent, claim_calls, settle_calls
+from paceline.steps.batches.call import ProviderBook, SentCall, claim_calls, settle_calls
 from paceline.steps.batches.deletion import delete_batch, go_on_deleting
 from paceline.steps.batches.late_records import plan_late_records
 from paceline.steps.batches.rerun import rerun
@@ -103,7 +103,7 @@ class BatchDaemon:
         self._store = store
         self._outside = outside
         self._book = ProviderBook(store, OpenVault())
-        self._flying: list[tuple[int, Sent, CallResult]] = []
+        self._flying: list[tuple[int, SentCall, CallResult]] = []
         self._ahead_ms: int | None = None
         worker = BatchWorker(world, store, outside)
         self.work, self.report = worker.work, worker.report

@@ -19,10 +19,10 @@ from paceline.core.monitors.values import (
     PurgeReport,
     PutMonitor,
     PutResult,
-    Queue,
     Reacted,
     RemoveMonitor,
     RemoveResult,
+    RunQueue,
     Settlement,
 )
 from paceline.ports import Store
@@ -105,7 +105,7 @@ class LeasesTooShort(Faulty):
     """Promises a lease and keeps a much shorter one."""
 
     def claim(
-        self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
+        self, queue: RunQueue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
     ) -> list[Claimed]:
         claimed = self._inner.claim(queue, now_ms=now_ms, runs_max=runs_max, lease_ms=1, places=places)
         return [replace(item, lease_until_ms=now_ms + lease_ms) for item in claimed]
@@ -115,7 +115,7 @@ class ForgetsWhatWasLost(Faulty):
     """Hands out a run whose first attempt was lost as if it were new."""
 
     def claim(
-        self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
+        self, queue: RunQueue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
     ) -> list[Claimed]:
         claimed = self._inner.claim(queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
         return [replace(item, lost=False) for item in claimed]

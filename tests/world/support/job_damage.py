@@ -11,8 +11,8 @@ from paceline.core.jobs.atlas import MeterName
 from paceline.core.jobs.meters import Reading, used
 from paceline.core.jobs.values import (
     AccountSpec,
-    Ended,
-    Ending,
+    EndResult,
+    MeasurementEnd,
     NotSent,
     Rejected,
     SendOutcome,
@@ -69,14 +69,14 @@ class OverwritesItsCounters(Faulty):
 class CallsEverythingDone(Faulty):
     """Takes every measurement that no longer runs as complete."""
 
-    def end(self, endings: Sequence[Ending], *, now_ms: int) -> list[Ended]:
+    def end(self, endings: Sequence[MeasurementEnd], *, now_ms: int) -> list[EndResult]:
         return self._inner.end([one._replace(state="done") for one in endings], now_ms=now_ms)
 
 
 class ChargesTheMost(Faulty):
     """Settles on what was reserved."""
 
-    def end(self, endings: Sequence[Ending], *, now_ms: int) -> list[Ended]:
+    def end(self, endings: Sequence[MeasurementEnd], *, now_ms: int) -> list[EndResult]:
         items = [self._inner.measurement(one.handle) for one in endings]
         pairs = zip(endings, items, strict=True)
         most = [one._replace(credits=item.cost.credits) if item else one for one, item in pairs]
@@ -86,7 +86,7 @@ class ChargesTheMost(Faulty):
 class FreesSlotsTooSoon(Faulty):
     """Frees the slot as soon as all results are there."""
 
-    def end(self, endings: Sequence[Ending], *, now_ms: int) -> list[Ended]:
+    def end(self, endings: Sequence[MeasurementEnd], *, now_ms: int) -> list[EndResult]:
         return self._inner.end([one._replace(frees_slot=True) for one in endings], now_ms=now_ms)
 
 

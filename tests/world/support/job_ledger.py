@@ -17,8 +17,8 @@ from paceline.core.jobs.meters import DAY_MS
 from paceline.core.jobs.values import (
     Admitted,
     Already,
-    Ended,
-    Ending,
+    EndResult,
+    MeasurementEnd,
     OverCredits,
     SendOutcome,
     Sent,
@@ -222,8 +222,8 @@ class WatchedJobs:
         self._past.append(("answer", (handle, attempt, outcome), more))
         return won
 
-    def end(self, endings: Sequence[Ending], *, now_ms: int) -> list[Ended]:
-        found: list[Ended] = self._inner.end(endings, now_ms=now_ms)
+    def end(self, endings: Sequence[MeasurementEnd], *, now_ms: int) -> list[EndResult]:
+        found: list[EndResult] = self._inner.end(endings, now_ms=now_ms)
         for ending, ended in zip(endings, found, strict=True):
             if ended.won:
                 self._books.ends(self._inner.measurement(ending.handle))

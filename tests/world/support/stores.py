@@ -15,10 +15,10 @@ from paceline.core.monitors.values import (
     PurgeReport,
     PutMonitor,
     PutResult,
-    Queue,
     Reacted,
     RemoveMonitor,
     RemoveResult,
+    RunQueue,
     Settlement,
     Take,
 )
@@ -117,7 +117,7 @@ class Watched:
         return moved
 
     def claim(
-        self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
+        self, queue: RunQueue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
     ) -> list[Claimed]:
         claimed = self._inner.claim(queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
         self._ledger.claim(claimed)

@@ -12,10 +12,21 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from paceline.adapters.aws.base import Part
+from paceline.adapters.aws.base import AwsStorePart
 from paceline.adapters.aws.cache.index_cache import ShardCache
 from paceline.adapters.aws.client.expiry import Retention
-from paceline.adapters.aws.client.items import ABSENT, Action, Item, Key, delete, joined, padded, put, setting, update
+from paceline.adapters.aws.client.items import (
+    ABSENT,
+    Action,
+    DynamoKey,
+    Item,
+    delete,
+    joined,
+    padded,
+    put,
+    setting,
+    update,
+)
 from paceline.adapters.aws.client.tables import EXPIRES, LEDGER
 from paceline.adapters.aws.jobs.keys import counted, first_place, hinted
 from paceline.core.alerts.alert import Alert
@@ -47,7 +58,7 @@ def adding(alert: Alert, retention: Retention, *, when: str = ABSENT) -> list[Ac
     return [put(LEDGER, item | _place(record), when=when), put(LEDGER, listed)]
 
 
-class AwsAlertStore(Part):
+class AwsAlertStore(AwsStorePart):
     """Fills ``ports.alerts.AlertStore``."""
 
     @cached_property
@@ -136,13 +147,13 @@ def _place(record: AlertRecord) -> dict[str, Any]:
     return {"shard": {"open": OPEN, "over": OVER, "failed": FAILED}[part], "at": at_ms}
 
 
-def _key(alert_id: str) -> Key:
-    return Key(joined("alert", alert_id), "-")
+def _key(alert_id: str) -> DynamoKey:
+    return DynamoKey(joined("alert", alert_id), "-")
 
 
 def _list(user: str) -> str:
     return joined("alerts", user)
 
 
-def _line(alert: Alert) -> Key:
-    return Key(_list(alert.user), f"{padded(alert.at_ms)}#{alert.id}")
+def _line(alert: Alert) -> DynamoKey:
+    return DynamoKey(_list(alert.user), f"{padded(alert.at_ms)}#{alert.id}")

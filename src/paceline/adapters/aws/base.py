@@ -5,21 +5,21 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from paceline.adapters.aws.cache.change_counter import ChangeCounter
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.numbers import Numbers
 from paceline.adapters.aws.client.queues import Queues
 
 
-class Part:
+class AwsStorePart:
     """Base of the mixins of ``AwsStore``, which sets the attributes once, before anything else is called."""
 
-    _database: Database
+    _database: DynamoDatabase
     _queues: Queues
     _numbers: Numbers
     change_counter: ChangeCounter
 
     @property
-    def db(self) -> Database:
+    def db(self) -> DynamoDatabase:
         return self._database
 
     @property

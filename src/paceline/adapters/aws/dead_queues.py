@@ -18,13 +18,13 @@ from botocore.exceptions import ClientError
 
 from paceline.adapters.aws.batches.lanes import LaneItem, lanes_of
 from paceline.adapters.aws.client.connect import code_of
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import Item
 from paceline.adapters.aws.client.queues import BATCH_MAX, Queues, Received
 from paceline.adapters.aws.client.tables import OUTGOING, QUEUES, RUNS, RUNS_FIFO, TICKS, WORK_FIFO
 from paceline.adapters.aws.monitors.entries import read_entries
 from paceline.adapters.aws.monitors.keys import run_key
-from paceline.core.batches.values import Replayed
+from paceline.core.batches.values import ReplayCounts
 from paceline.core.monitors.leases import TERMINAL
 from paceline.errors import StoreUnavailable
 from paceline.ports import queue_messages as messages
@@ -55,13 +55,15 @@ def depths(queues: Queues) -> dict[str, int]:
     return {name: queues.depth(name) for name in DEAD_QUEUES}
 
 
-def replay(db: Database, queues: Queues, *, now_ms: int, limit: int, follow: Callable[[], None]) -> dict[str, Replayed]:
+def replay(
+    db: DynamoDatabase, queues: Queues, *, now_ms: int, limit: int, follow: Callable[[], None]
+) -> dict[str, ReplayCounts]:
     """Put back at most ``limit`` messages of each dead queue. Return what became of them, by queue.
 
     ``follow`` does what the records of a stream would have caused.
     """
 
-    def replay_one(name: str) -> Replayed:
+    def replay_one(name: str) -> ReplayCounts:
         if name == STREAMS_DEAD:
             return _replay_streams(queues, follow, limit=limit)
         return _replay_queue(db, queues, name, now_ms=now_ms, limit=limit)
@@ -69,7 +71,7 @@ def replay(db: Database, queues: Queues, *, now_ms: int, limit: int, follow: Cal
     return dict(zip(DEAD_QUEUES, db.threads.fan_out(replay_one, DEAD_QUEUES), strict=True))
 
 
-def _replay_queue(db: Database, queues: Queues, name: str, *, now_ms: int, limit: int) -> Replayed:
+def _replay_queue(db: DynamoDatabase, queues: Queues, name: str, *, now_ms: int, limit: int) -> ReplayCounts:
     """Replay each message of one dead queue once: one that comes back in the meantime is not taken again."""
     source = SOURCES[name]
     taking = _Taking(queues, name, limit)
@@ -85,10 +87,10 @@ def _replay_queue(db: Database, queues: Queues, name: str, *, now_ms: int, limit
             queues.send(source, back)  # raises if some were not taken: then all of them stay, and may come twice
         queues.forget(name, [one.receipt for one, _ in known])
         sent, dropped = sent + len(back), dropped + len(known) - len(back)
-    return Replayed(sent, dropped, taking.end())
+    return ReplayCounts(sent, dropped, taking.end())
 
 
-def _replay_streams(queues: Queues, follow: Callable[[], None], *, limit: int) -> Replayed:
+def _replay_streams(queues: Queues, follow: Callable[[], None], *, limit: int) -> ReplayCounts:
     """Do what the stream's records would have caused, for everything; then delete the messages that point to them."""
     taking = _Taking(queues, STREAMS_DEAD, limit)
     known: list[Received] = []
@@ -98,7 +100,7 @@ def _replay_streams(queues: Queues, follow: Callable[[], None], *, limit: int) -
     if known:
         follow()
         queues.forget(STREAMS_DEAD, [one.receipt for one in known])
-    return Replayed(len(known), 0, taking.end())
+    return ReplayCounts(len(known), 0, taking.end())
 
 
 class _Taking:
@@ -163,20 +165,22 @@ def _read(source: str, body: str) -> messages.Body | None:
 def _is_batch(body: str) -> bool:
     """Return True if Lambda wrote the message about records of a stream."""
     try:
-        told: Any = msgspec.json.decode(body)
+        document: Any = msgspec.json.decode(body)
     except msgspec.DecodeError:
         return False
-    return isinstance(told, dict) and "DDBStreamBatchInfo" in told
+    return isinstance(document, dict) and "DDBStreamBatchInfo" in document
 
 
-def _live(db: Database, source: str, alarms: Sequence[messages.Body], *, now_ms: int) -> list[int | None]:
+def _live(db: DynamoDatabase, source: str, alarms: Sequence[messages.Body], *, now_ms: int) -> list[int | None]:
     """Return the delay with which each is sent again; None if it is stale, because its work was done since."""
-    lanes = lanes_of(db, {one.provider for one in alarms if isinstance(one, messages.Release | messages.CallWake)})
+    lanes = lanes_of(
+        db, {one.provider for one in alarms if isinstance(one, messages.ProviderRelease | messages.CallWake)}
+    )
     entries = read_entries(db, [one.generation for one in alarms if isinstance(one, messages.Alarm)])
     named = [
         (one.generation, one.counter)
         for one in alarms
-        if isinstance(one, messages.Waiting | messages.Start | messages.CheckWake)
+        if isinstance(one, messages.RunOffer | messages.Start | messages.CheckWake)
     ]
     found = db.get_many(RUNS, [run_key(*name) for name in named])
     runs = {name: found.get(run_key(*name)) for name in named}
@@ -185,17 +189,17 @@ def _live(db: Database, source: str, alarms: Sequence[messages.Body], *, now_ms:
         match one:
             case messages.Alarm():
                 return one.due if _stands(entries.get(one.generation), one) else None
-            case messages.Release() | messages.CallWake():
+            case messages.ProviderRelease() | messages.CallWake():
                 return one.at if _is_ready(lanes.get(one.provider), max(one.at, now_ms)) else None
-            case messages.Waiting():
+            case messages.RunOffer():
                 return _may_start_ms(runs[one.generation, one.counter], one.attempt)
             case messages.Start():
                 return one.at if _is_open(runs[one.generation, one.counter]) else None
             case messages.CheckWake():
                 return now_ms if _is_open(runs[one.generation, one.counter]) else None
-            case messages.Look():
+            case messages.MinuteWake():
                 return now_ms if one.look >= now_ms // LOOK_MS - 1 else None  # the next minute has had its own message
-            case messages.Work():
+            case messages.WorkMessage():
                 return None  # the next pass offers again what still waits
 
     times = [at_ms(one) for one in alarms]
@@ -248,7 +252,7 @@ def tell(queues: Queues, firsts: Mapping[int, int], *, now_ms: int) -> None:
     A run that is due later than a message can wait, or whose message cannot be sent now, is found by the sweep.
     """
     horizon_ms = now_ms + messages.DELAY_MS_MAX
-    soon = [messages.Release(provider, at_ms) for provider, at_ms in firsts.items() if at_ms <= horizon_ms]
+    soon = [messages.ProviderRelease(provider, at_ms) for provider, at_ms in firsts.items() if at_ms <= horizon_ms]
     alarms = [messages.Letter(messages.write(one), messages.delay_s(one.at, now_ms)) for one in soon]
     if alarms:
         with suppress(StoreUnavailable):

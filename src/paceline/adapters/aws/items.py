@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from paceline.adapters.aws.base import Part
+from paceline.adapters.aws.base import AwsStorePart
 from paceline.adapters.aws.client.expiry import to_s
-from paceline.adapters.aws.client.items import ABSENT, Action, Key, delete, joined, put
+from paceline.adapters.aws.client.items import ABSENT, Action, DynamoKey, delete, joined, put
 from paceline.adapters.aws.client.tables import EXPIRES, LEDGER
 from paceline.ports.items import ANYTHING, ItemKey, ItemWrite
 
 
-class AwsItemStore(Part):
+class AwsItemStore(AwsStorePart):
     """Fills ``ports.items.ItemStore``."""
 
     def get_items(self, keys: Sequence[ItemKey]) -> dict[ItemKey, bytes]:
@@ -59,8 +59,8 @@ def _condition(write: ItemWrite) -> tuple[str, dict[str, bytes]]:
             return "", {}
 
 
-def _place(at: ItemKey) -> Key:
-    return Key(_pk(at.kind), at.key)
+def _place(at: ItemKey) -> DynamoKey:
+    return DynamoKey(_pk(at.kind), at.key)
 
 
 def _pk(kind: str) -> str:

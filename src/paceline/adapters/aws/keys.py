@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from paceline.adapters.aws.client.items import Key, joined
+from paceline.adapters.aws.client.items import DynamoKey, joined
 
 
-def user_key(user_id: str) -> Key:
+def user_key(user_id: str) -> DynamoKey:
     """Return the key of a user in ``items``: role, daily_credits, disabled, created_ms, monitors (their number)."""
-    return Key(joined("user", user_id), "-")
+    return DynamoKey(joined("user", user_id), "-")

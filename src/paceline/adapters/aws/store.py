@@ -13,9 +13,9 @@ from paceline.adapters.aws.alerts import AwsAlertStore
 from paceline.adapters.aws.batches.store import AwsBatchStore
 from paceline.adapters.aws.cache.change_counter import ChangeCounter
 from paceline.adapters.aws.client import connect, tables
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.expiry import Retention
-from paceline.adapters.aws.client.items import Key, update
+from paceline.adapters.aws.client.items import DynamoKey, update
 from paceline.adapters.aws.client.numbers import Numbers
 from paceline.adapters.aws.client.queues import Queues
 from paceline.adapters.aws.history import batches as batch_history
@@ -25,7 +25,7 @@ from paceline.adapters.aws.items import AwsItemStore
 from paceline.adapters.aws.jobs.store import AwsJobStore
 from paceline.adapters.aws.monitors.reoffer import offer_again
 from paceline.adapters.aws.monitors.store import AwsMonitorStore
-from paceline.core.batches.values import Replayed
+from paceline.core.batches.values import ReplayCounts
 from paceline.core.engine_traits import EngineTraits
 from paceline.core.monitors.values import Reacted
 from paceline.core.store_status import StoreStatus
@@ -57,12 +57,14 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore, AwsItemStore, AwsAle
         self._owned = clients is None
         self._clients = clients or connect.open_clients()
         self._threads = connect.Threads()
-        self._database = Database(self._clients, prefix=prefix, threads=self._threads, clock=clock, retention=retention)
+        self._database = DynamoDatabase(
+            self._clients, prefix=prefix, threads=self._threads, clock=clock, retention=retention
+        )
         self._queues = Queues(self._clients, prefix=prefix, threads=self._threads)
         self._numbers = Numbers(self._database)
         self.change_counter = ChangeCounter(self._database)
 
-    def create(self) -> tables.Report:
+    def create(self) -> tables.TablesReport:
         """Create missing tables and queues."""
         return tables.create(self._clients, self._database.prefix)
 
@@ -93,7 +95,7 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore, AwsItemStore, AwsAle
     def dead_messages(self) -> dict[str, int]:
         return dead_queues.depths(self._queues)
 
-    def replay_dead(self, *, now_ms: int, limit: int, react: Callable[[], object]) -> dict[str, Replayed]:
+    def replay_dead(self, *, now_ms: int, limit: int, react: Callable[[], object]) -> dict[str, ReplayCounts]:
         def follow() -> None:
             react()
             self.sweep_alarms(now_ms=now_ms)
@@ -108,7 +110,7 @@ class AwsStore(AwsMonitorStore, AwsBatchStore, AwsJobStore, AwsItemStore, AwsAle
         return [*self.verify_monitors(), *self.verify_batches(), *self.verify_jobs()]
 
     def ping(self) -> None:
-        written = self._database.write(update(tables.LEDGER, Key("ping", "-"), "ADD #pings :one", when="", one=1))
+        written = self._database.write(update(tables.LEDGER, DynamoKey("ping", "-"), "ADD #pings :one", when="", one=1))
         assert written.won
 
     def watch(self) -> None:

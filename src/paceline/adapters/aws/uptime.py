@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import ABSENT, Item, item_at, padded, put
 from paceline.adapters.aws.client.tables import RUNS
 from paceline.adapters.aws.monitors.keys import COUNTER_MASK, runs_of, uptime_key
@@ -39,7 +39,7 @@ def fold_settled(store: MonitorParts, settled: Iterable[tuple[int, int]]) -> Non
     store.db.threads.fan_out(partial(fold_monitor, store.db), turns)
 
 
-def fold_monitor(db: Database, generation: int) -> int:
+def fold_monitor(db: DynamoDatabase, generation: int) -> int:
     """Fold the ended runs of a monitor. Return the counter up to which it is folded now."""
     for _ in range(ROUNDS_MAX):
         item = db.get(RUNS, uptime_key(generation))
@@ -66,7 +66,7 @@ def _stored(item: Item | None) -> Rollup:
     return decode_rollup(item["rollup"]) if item else Rollup()
 
 
-def _until_now(db: Database, generation: int, rollup: Rollup) -> Rollup:
+def _until_now(db: DynamoDatabase, generation: int, rollup: Rollup) -> Rollup:
     first, last = padded(rollup.counter + 1), padded(COUNTER_MASK)
     runs = db.page(RUNS, runs_of(generation), limit=RUNS_MAX, only=_READ, first=first, last=last)
     return fold(rollup, settled_first(_ended(run) for run in runs))
@@ -79,7 +79,7 @@ def _ended(run: Item) -> EndedRun | None:
     return EndedRun(run["counter"], run["due_ms"], run["state"], run["ended_ms"], latency_ms, reason)
 
 
-def _write(db: Database, generation: int, rollup: Rollup, *, seen: Item | None) -> bool:
+def _write(db: DynamoDatabase, generation: int, rollup: Rollup, *, seen: Item | None) -> bool:
     item = item_at(uptime_key(generation), counter=rollup.counter, rollup=encode_rollup(rollup))
     if seen is None:
         return db.write(put(RUNS, item, when=ABSENT)).won

@@ -40,7 +40,7 @@ class Guarded(PermissionError):
     """Raised when a message would reach a refused address, start a program, or open a forbidden file."""
 
 
-class Hook:
+class AuditHook:
     """The audit hook. ``refusal`` judges an address and a port."""
 
     def __init__(self, refusal: Any, roots: tuple[str, ...]) -> None:
@@ -96,9 +96,9 @@ def main() -> None:
             threads.submit(_carry_out, apprise, json.loads(line), answers, lock)
 
 
-def _load(begin: Mapping[str, Any]) -> tuple[Any, Hook]:
+def _load(begin: Mapping[str, Any]) -> tuple[Any, AuditHook]:
     """Import what messages need while files may still be opened."""
-    from paceline.adapters.providers.guard import Guard  # noqa: PLC0415  it is found by the path that came first
+    from paceline.adapters.providers.guard import AddressGuard  # noqa: PLC0415  it is found by the path that came first
 
     # Imported by name: they belong to an extra, which may be missing where this file is only type-checked.
     apprise, requests, certifi = (import_module(name) for name in ("apprise", "requests", "certifi"))
@@ -107,10 +107,10 @@ def _load(begin: Mapping[str, Any]) -> tuple[Any, Hook]:
     logger.setLevel(logging.WARNING)
     apprise.Apprise().details()  # imports every service
     requests.Session().close()
-    guard = Guard([ip_network(one) for one in begin["allow"]], own=[(host, port) for host, port in begin["own"]])
+    guard = AddressGuard([ip_network(one) for one in begin["allow"]], own=[(host, port) for host, port in begin["own"]])
     folders = [sys.prefix, sys.base_prefix, os.path.dirname(certifi.where()), *begin["path"]]  # noqa: PTH120
     roots = tuple(f"{Path(folder).resolve()}/" for folder in folders if folder)
-    return apprise, Hook(guard.refusal, (*roots, *SYSTEM_FILES))
+    return apprise, AuditHook(guard.refusal, (*roots, *SYSTEM_FILES))
 
 
 def _carry_out(apprise: Any, order: Mapping[str, Any], answers: IO[str], lock: threading.Lock) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from paceline.adapters.providers.guard import Network
-from paceline.core.alerts.message import Note
+from paceline.core.alerts.message import AppriseNote
 from paceline.core.batches.calls import CallResult
 from paceline.ports import Clock
 
@@ -25,8 +25,8 @@ TAKEN = 200
 """Status code of a delivered note, the same as a webhook would answer."""
 
 
-class _Out(NamedTuple):
-    note: Note
+class _RunningNote(NamedTuple):
+    note: AppriseNote
     started_ms: int
     child: int
     """Process id of the child that has the note; 0 for none."""
@@ -51,7 +51,7 @@ class AppriseNotes:
         self._tell = ended
         self._lock = threading.Lock()
         self._child: subprocess.Popen[str] | None = None
-        self._out: dict[tuple[int, int], _Out] = {}
+        self._out: dict[tuple[int, int], _RunningNote] = {}
         self._results: list[CallResult] = []
 
     @property
@@ -59,7 +59,7 @@ class AppriseNotes:
         with self._lock:
             return len(self._out) + len(self._results)
 
-    def start(self, notes: Sequence[Note]) -> None:
+    def start(self, notes: Sequence[AppriseNote]) -> None:
         for note in notes:
             if find_spec("apprise") is None:
                 self._note_out(note, child=0)
@@ -88,9 +88,9 @@ class AppriseNotes:
     def close(self) -> None:
         self._stop()
 
-    def _note_out(self, note: Note, *, child: int) -> None:
+    def _note_out(self, note: AppriseNote, *, child: int) -> None:
         with self._lock:
-            self._out[note.handle, note.attempt] = _Out(note, self._clock.now_ms(), child)
+            self._out[note.handle, note.attempt] = _RunningNote(note, self._clock.now_ms(), child)
 
     def _living_child(self) -> subprocess.Popen[str]:
         if self._child is None or self._child.poll() is not None:
@@ -147,7 +147,7 @@ class AppriseNotes:
             child.stdin.close()
 
 
-def _hand_over(child: subprocess.Popen[str], note: Note) -> None:
+def _hand_over(child: subprocess.Popen[str], note: AppriseNote) -> None:
     assert child.stdin is not None
     order = {"handle": note.handle, "attempt": note.attempt, "url": note.url, "title": note.title}
     order |= {"text": note.text, "severity": note.severity}

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from paceline.core.jobs.atlas import marker_tag, parse_marker_prefix, site_tag
-from paceline.core.jobs.atlas_replies import Listed
+from paceline.core.jobs.atlas_replies import ListedMeasurement
 
 Number = Annotated[float, Meta(ge=-1e15, le=1e15)]
 """RIPE writes some whole numbers as "2640.0"."""
@@ -16,13 +16,13 @@ Figure = Annotated[float, Meta(ge=0, le=1e15)]
 Count = Annotated[int, Meta(ge=0)]
 
 
-class Status(msgspec.Struct):
+class StatusDocument(msgspec.Struct):
     id: int
 
 
-class Row(msgspec.Struct):
+class MeasurementDocument(msgspec.Struct):
     id: Annotated[int, Meta(ge=1)]
-    status: Status
+    status: StatusDocument
     description: str | None = None
     tags: list[Any] | None = None
     stop_time: Number | None = None
@@ -31,9 +31,9 @@ class Row(msgspec.Struct):
     estimated_results_per_day: Number | None = None
 
 
-class Page(msgspec.Struct):
+class MeasurementsDocument(msgspec.Struct):
     count: Count
-    results: list[Row]
+    results: list[MeasurementDocument]
     next: str | None = None
     warnings: Any = None
 
@@ -45,45 +45,45 @@ class CreditsDocument(msgspec.Struct):
     max_daily_credits: Number | None = None
 
 
-class Grant(msgspec.Struct):
+class GrantDocument(msgspec.Struct):
     permission: str
     target: Any = None
 
 
-class Key(msgspec.Struct):
+class KeyDocument(msgspec.Struct):
     uuid: str
-    grants: list[Grant] = []
+    grants: list[GrantDocument] = []
 
 
-class Keys(msgspec.Struct):
-    results: list[Key]
+class KeysDocument(msgspec.Struct):
+    results: list[KeyDocument]
 
 
-class Probes(msgspec.Struct):
+class ProbesDocument(msgspec.Struct):
     """Probes as RIPE describes them, passed on unchanged."""
 
     results: list[dict[str, Any]]
 
 
-class Participant(msgspec.Struct):
+class ParticipantDocument(msgspec.Struct):
     id: int
 
 
-class Participants(msgspec.Struct):
+class ParticipantsDocument(msgspec.Struct):
     """The probes of a measurement; RIPE sends null, or leaves the field out, while there are none."""
 
-    probes: list[Participant] | None = None
+    probes: list[ParticipantDocument] | None = None
 
 
-PAGE = msgspec.json.Decoder(Page)
+PAGE = msgspec.json.Decoder(MeasurementsDocument)
 CREDITS = msgspec.json.Decoder(CreditsDocument)
-KEYS = msgspec.json.Decoder(Keys)
-PROBES = msgspec.json.Decoder(Probes)
-PARTICIPANTS = msgspec.json.Decoder(Participants)
+KEYS = msgspec.json.Decoder(KeysDocument)
+PROBES = msgspec.json.Decoder(ProbesDocument)
+PARTICIPANTS = msgspec.json.Decoder(ParticipantsDocument)
 
 
-def listed_of(row: Row) -> Listed:
-    return Listed(
+def listed_of(row: MeasurementDocument) -> ListedMeasurement:
+    return ListedMeasurement(
         id=row.id,
         status=row.status.id,
         description=row.description or "",
@@ -95,7 +95,7 @@ def listed_of(row: Row) -> Listed:
     )
 
 
-def carries(row: Row, tag: str) -> bool:
+def carries(row: MeasurementDocument, tag: str) -> bool:
     """Return True if the row has this mark as a tag or in its description.
 
     Needed because RIPE lists everything if it ignores a filter.
@@ -106,7 +106,7 @@ def carries(row: Row, tag: str) -> bool:
     return marker is not None and tag in (marker_tag(marker), site_tag(marker.site))
 
 
-def filter_problem(page: Page, parameter: str) -> str:
+def filter_problem(page: MeasurementsDocument, parameter: str) -> str:
     """Return an error if RIPE ignored a filter, which it only mentions among its warnings; empty if it did not."""
     warnings = page.warnings if isinstance(page.warnings, list) else []
     for one in warnings:
@@ -116,7 +116,7 @@ def filter_problem(page: Page, parameter: str) -> str:
     return ""
 
 
-def grants_of(keys: Keys, secret: str) -> frozenset[str] | None:
+def grants_of(keys: KeysDocument, secret: str) -> frozenset[str] | None:
     """Return the permissions that this key has without a target; None if the key is not in the list."""
     for one in keys.results:
         if one.uuid.lower() == secret.lower():
@@ -124,7 +124,7 @@ def grants_of(keys: Keys, secret: str) -> frozenset[str] | None:
     return None
 
 
-def _tags(row: Row) -> tuple[str, ...]:
+def _tags(row: MeasurementDocument) -> tuple[str, ...]:
     return tuple(tag for tag in row.tags or () if isinstance(tag, str))
 
 

@@ -16,7 +16,7 @@ import pycurl
 from paceline.adapters.providers.authorities import Authorities, find_authorities
 from paceline.adapters.providers.curl import CurlLoop
 from paceline.adapters.providers.faults import fault_words
-from paceline.adapters.providers.guard import Guard, Network
+from paceline.adapters.providers.guard import AddressGuard, Network
 from paceline.adapters.providers.transfer import NO_SOCKET, Transfer
 from paceline.core.batches.calls import PAYLOAD_BYTES_MAX, RETRY_AFTER_MS_MAX, Call, CallResult, Fault
 from paceline.core.batches.provider import SAFE_METHODS
@@ -55,7 +55,7 @@ class HttpCaller:
         ca_file: Path | None = None,
     ) -> None:
         self._clock = clock
-        self._guard = Guard(allow, own=own)
+        self._guard = AddressGuard(allow, own=own)
         self._authorities = find_authorities(ca_file)
         self._curl: CurlLoop[_CallTransfer] = CurlLoop()
         self._pools: dict[Shape, list[Transfer]] = {}
@@ -137,7 +137,7 @@ class _CallTransfer(Transfer):
 
     call: Call
 
-    def __init__(self, guard: Guard, authorities: Authorities, pool: list[Transfer], shape: Shape) -> None:
+    def __init__(self, guard: AddressGuard, authorities: Authorities, pool: list[Transfer], shape: Shape) -> None:
         self._shape = shape
         super().__init__(guard, authorities, pool)
 

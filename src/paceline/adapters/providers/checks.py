@@ -13,11 +13,11 @@ from paceline.adapters.providers import http, tcp, tls
 from paceline.adapters.providers.authorities import find_authorities
 from paceline.adapters.providers.curl import CurlLoop
 from paceline.adapters.providers.dns import DnsLoop
-from paceline.adapters.providers.guard import Guard, Network
+from paceline.adapters.providers.guard import AddressGuard, Network
 from paceline.adapters.providers.transfer import Transfer
 from paceline.core.monitors.checks import DnsCheck, HttpCheck, TcpCheck, TlsCheck
 from paceline.core.monitors.outcome import Done
-from paceline.core.monitors.values import Finished, Order
+from paceline.core.monitors.values import CheckOrder, Finished
 from paceline.ports import Clock
 
 TOGETHER_MAX = 32
@@ -37,11 +37,11 @@ class CheckProvider:
         ca_file: Path | None = None,
     ) -> None:
         self._clock = clock
-        self._guard = Guard(allow, own=own)
+        self._guard = AddressGuard(allow, own=own)
         self._authorities = find_authorities(ca_file)
         self._curl: CurlLoop[Transfer] = CurlLoop()
         self._dns = DnsLoop(self._guard, self._end_elsewhere)
-        self._ended_elsewhere: deque[tuple[Order, int, Done]] = deque()
+        self._ended_elsewhere: deque[tuple[CheckOrder, int, Done]] = deque()
         self._finished: list[Finished] = []
         self._in_flight = 0
         self._plain: list[Transfer] = []
@@ -52,7 +52,7 @@ class CheckProvider:
     def in_flight(self) -> int:
         return self._in_flight
 
-    def start(self, orders: Sequence[Order]) -> None:
+    def start(self, orders: Sequence[CheckOrder]) -> None:
         assert not self._closed
         self._in_flight += len(orders)
         for first in range(0, len(orders), TOGETHER_MAX):
@@ -94,7 +94,7 @@ class CheckProvider:
             order, started_ms, done = self._ended_elsewhere.popleft()
             self._finished.append(Finished(order.handle, order.attempt, done, started_ms, now_ms, order.attempts))
 
-    def _begin(self, orders: Sequence[Order]) -> None:
+    def _begin(self, orders: Sequence[CheckOrder]) -> None:
         started_ms = self._clock.now_ms()
         for order in orders:
             check = order.check
@@ -148,7 +148,7 @@ class CheckProvider:
         transfer.pool.append(transfer)
         return Finished(order.handle, order.attempt, done, transfer.started_ms, now_ms, order.attempts)
 
-    def _end_elsewhere(self, order: Order, started_ms: int, done: Done) -> None:
+    def _end_elsewhere(self, order: CheckOrder, started_ms: int, done: Done) -> None:
         """Store the outcome of a DNS check. Called on the thread of the DNS loop."""
         self._ended_elsewhere.append((order, started_ms, done))
         self._curl.wake()

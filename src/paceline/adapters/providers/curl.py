@@ -43,11 +43,11 @@ class CurlLoop(Generic[T]):
         self._poller, self._poll = _open_poller()
         self._watched: set[int] = set()
         self._resting: set[int] = set()
-        self._bell, self._ringer = socket.socketpair()
-        self._bell.setblocking(False)
-        self._ringer.setblocking(False)
-        self._bell_fd = self._bell.fileno()
-        self._poller.register(self._bell_fd, _IN)
+        self._wake_socket, self._wake_sender = socket.socketpair()
+        self._wake_socket.setblocking(False)
+        self._wake_sender.setblocking(False)
+        self._wake_fd = self._wake_socket.fileno()
+        self._poller.register(self._wake_fd, _IN)
         self._flying: dict[pycurl.Curl, T] = {}
         self.woken = False
         """True after ``wake`` was called, until the caller that reads it sets it to False again."""
@@ -77,8 +77,8 @@ class CurlLoop(Generic[T]):
             wait_ms = min(wait_ms, due_ms) if due_ms >= 0 else wait_ms
         act = multi.socket_action
         for fd, events in self._poll(wait_ms):
-            if fd == self._bell_fd:
-                self._hear_bell()
+            if fd == self._wake_fd:
+                self._drain_wake_socket()
             elif fd in self._resting:
                 self._forget(fd)
             else:
@@ -89,7 +89,7 @@ class CurlLoop(Generic[T]):
         """End the current or the next wait. May be called from any thread, also after ``close``."""
         # A full buffer means that the loop is awake already; a closed socket means that nobody waits any more.
         with contextlib.suppress(BlockingIOError, OSError):
-            self._ringer.send(b"!")
+            self._wake_sender.send(b"!")
 
     def close(self) -> None:
         """Drop the transfers in flight and close all sockets."""
@@ -104,8 +104,8 @@ class CurlLoop(Generic[T]):
         closing.join(CLOSE_TIMEOUT_S)
         if hasattr(self._poller, "close"):
             self._poller.close()
-        self._bell.close()
-        self._ringer.close()
+        self._wake_socket.close()
+        self._wake_sender.close()
 
     def _read_ended(self) -> list[Ended[T]]:
         ended: list[Ended[T]] = []
@@ -147,10 +147,10 @@ class CurlLoop(Generic[T]):
         with contextlib.suppress(OSError, KeyError):
             self._poller.unregister(fd)
 
-    def _hear_bell(self) -> None:
+    def _drain_wake_socket(self) -> None:
         self.woken = True
         with contextlib.suppress(BlockingIOError):
-            while self._bell.recv(4_096):
+            while self._wake_socket.recv(4_096):
                 pass
 
 

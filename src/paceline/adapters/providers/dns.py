@@ -18,11 +18,11 @@ import dns.resolver
 import dns.reversename
 from dns.rdtypes.ANY.TXT import TXT
 
-from paceline.adapters.providers.guard import Guard
+from paceline.adapters.providers.guard import AddressGuard
 from paceline.adapters.providers.transfer import timeout_ms
 from paceline.core.monitors.checks import DnsCheck
 from paceline.core.monitors.outcome import REASON_CHARS_MAX, Done
-from paceline.core.monitors.values import Order
+from paceline.core.monitors.values import CheckOrder
 
 ANSWERS_SHOWN_MAX = 32
 ANSWERS_NAMED_MAX = 5
@@ -30,7 +30,7 @@ ANSWER_CHARS_MAX = 300
 SYSTEM_CONFIG_KEPT_S = 30.0
 CLOSE_TIMEOUT_S = 5.0
 
-Report = Callable[[Order, int, Done], None]
+Report = Callable[[CheckOrder, int, Done], None]
 
 
 class DnsLoop:
@@ -39,7 +39,7 @@ class DnsLoop:
     ``report`` is called on the loop's thread, once for each check that ``close`` did not drop.
     """
 
-    def __init__(self, guard: Guard, report: Report) -> None:
+    def __init__(self, guard: AddressGuard, report: Report) -> None:
         self._guard = guard
         self._report = report
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -48,7 +48,7 @@ class DnsLoop:
         self._system: tuple[float, dns.asyncresolver.Resolver] | None = None
         self._asking: set[asyncio.Task[None]] = set()
 
-    def start(self, order: Order, check: DnsCheck, *, started_ms: int) -> None:
+    def start(self, order: CheckOrder, check: DnsCheck, *, started_ms: int) -> None:
         """Begin a check. The thread that starts checks must always be the same."""
         if self._loop is None:
             self._loop = self._open()
@@ -81,7 +81,7 @@ class DnsLoop:
         self._asking.add(task)  # the loop itself holds a task only weakly
         task.add_done_callback(self._asking.discard)
 
-    async def _ask_and_report(self, order: Order, check: DnsCheck, started_ms: int) -> None:
+    async def _ask_and_report(self, order: CheckOrder, check: DnsCheck, started_ms: int) -> None:
         began_s = asyncio.get_running_loop().time()
         try:
             async with asyncio.timeout(timeout_ms(check.timeout) / 1_000):

@@ -11,7 +11,7 @@ import pycurl
 
 from paceline.adapters.providers.authorities import find_authorities
 from paceline.adapters.providers.faults import fault_words
-from paceline.adapters.providers.guard import Guard, Network
+from paceline.adapters.providers.guard import AddressGuard, Network
 from paceline.adapters.providers.transfer import Transfer
 from paceline.core.targets import url_problem
 from paceline.errors import InvalidInput
@@ -31,7 +31,7 @@ def download(
     """
     if detail := url_problem(url):
         raise InvalidInput(f"{url[:200]} cannot be read: {detail}.")
-    transfer = Transfer(Guard(allow), find_authorities(ca_file), [])
+    transfer = Transfer(AddressGuard(allow), find_authorities(ca_file), [])
     with closing(transfer.curl) as curl:
         transfer.aim(url, TIMEOUT)
         left = bytes_max

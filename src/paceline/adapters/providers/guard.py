@@ -54,7 +54,7 @@ _NAT64 = IPv6Network("64:ff9b::/96")
 _LOOPBACK: dict[int, Address] = {4: IPv4Address("127.0.0.1"), 6: IPv6Address("::1")}
 
 
-class Guard:
+class AddressGuard:
     """Judges addresses. ``own`` endpoints stay closed even if ``allow`` opens their network."""
 
     def __init__(self, allow: Sequence[Network] = (), *, own: Sequence[tuple[str, int]] = ()) -> None:

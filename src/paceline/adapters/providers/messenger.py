@@ -8,7 +8,7 @@ from pathlib import Path
 from paceline.adapters.providers.apprise_notes import AppriseNotes
 from paceline.adapters.providers.calls import HttpCaller
 from paceline.adapters.providers.guard import Network
-from paceline.core.alerts.message import Note
+from paceline.core.alerts.message import AppriseNote
 from paceline.core.batches.calls import Call, CallResult
 from paceline.ports import Clock
 
@@ -34,9 +34,9 @@ class HttpMessenger:
     def in_flight(self) -> int:
         return self._caller.in_flight + self._notes.in_flight
 
-    def start(self, orders: Sequence[Call | Note]) -> None:
+    def start(self, orders: Sequence[Call | AppriseNote]) -> None:
         self._caller.start([one for one in orders if isinstance(one, Call)])
-        self._notes.start([one for one in orders if isinstance(one, Note)])
+        self._notes.start([one for one in orders if isinstance(one, AppriseNote)])
 
     def finished(self, *, wait_ms: int) -> list[CallResult]:
         ended = self._notes.finished()

@@ -19,12 +19,12 @@ from paceline.adapters.providers.atlas_lines import Lines
 from paceline.adapters.providers.authorities import Authorities, find_authorities
 from paceline.adapters.providers.calls import parse_retry_after_ms
 from paceline.adapters.providers.faults import fault_words
-from paceline.adapters.providers.guard import Guard, Network
+from paceline.adapters.providers.guard import AddressGuard, Network
 from paceline.adapters.providers.transfer import Transfer
 from paceline.core.durations import format_duration
 from paceline.core.instants import to_ms
 from paceline.core.jobs import atlas
-from paceline.core.jobs.atlas_replies import Credits, Delivered, KeyCheck, Listed, Stopped, Unanswered
+from paceline.core.jobs.atlas_replies import Credits, Delivered, KeyCheck, ListedMeasurement, Stopped, Unanswered
 from paceline.core.jobs.measurement import Measurement
 from paceline.core.leases import POST_MS_MAX
 
@@ -76,7 +76,7 @@ class RipeAtlas:
     ) -> None:
         self._base = url.rstrip("/").removesuffix(API) + API
         self._timeout_ms = timeout_ms
-        self._transfer = _AtlasTransfer(Guard([*allow, *_named_by(url)], own=own), find_authorities(ca_file))
+        self._transfer = _AtlasTransfer(AddressGuard([*allow, *_named_by(url)], own=own), find_authorities(ca_file))
         self._busy = False
 
     def create(self, key: str, measurement: Measurement, body: bytes) -> atlas.Answer:
@@ -87,19 +87,19 @@ class RipeAtlas:
             measurement, status=reply.status, body=reply.body, retry_after=reply.retry_after, fault=reply.fault
         )
 
-    def find_by_marker(self, key: str, tag: str) -> tuple[Listed, ...] | Unanswered:
+    def find_by_marker(self, key: str, tag: str) -> tuple[ListedMeasurement, ...] | Unanswered:
         return self._marked(key, tag, "")
 
-    def running_by_marker(self, key: str, tag: str) -> tuple[Listed, ...] | Unanswered:
+    def running_by_marker(self, key: str, tag: str) -> tuple[ListedMeasurement, ...] | Unanswered:
         found = self._marked(key, tag, f"&status__in={_RUNNING}")
         if isinstance(found, atlas.Refused | atlas.Lost):
             return found
         # RIPE ignores a filter that it does not know, so the rows are filtered again.
         return tuple(one for one in found if one.status in atlas.RUNNING)
 
-    def statuses(self, key: str, ids: Sequence[int]) -> dict[int, Listed] | Unanswered:
+    def statuses(self, key: str, ids: Sequence[int]) -> dict[int, ListedMeasurement] | Unanswered:
         until_s = time.monotonic() + QUESTION_MS / 1_000
-        found: dict[int, Listed] = {}
+        found: dict[int, ListedMeasurement] = {}
         for part in _id_lists(sorted(set(ids))):
             query = f"id__in={part}&fields={_FIELDS}&page_size={PAGE_SIZE}"
             page = _decoded(self._ask(key, f"/measurements/?{query}", until_s=until_s), atlas_documents.PAGE)
@@ -214,11 +214,11 @@ class RipeAtlas:
         assert not self._busy
         self._transfer.curl.close()
 
-    def _marked(self, key: str, tag: str, more: str) -> tuple[Listed, ...] | Unanswered:
+    def _marked(self, key: str, tag: str, more: str) -> tuple[ListedMeasurement, ...] | Unanswered:
         """Read all pages by their number: a link in an answer could lead the key to another host."""
         until_s = time.monotonic() + QUESTION_MS / 1_000
         query = f"tags={quote(tag, safe='')}{more}&fields={_FIELDS}&sort=id&page_size={PAGE_SIZE}"
-        found: dict[int, Listed] = {}
+        found: dict[int, ListedMeasurement] = {}
         for number in range(1, PAGES_MAX + 1):
             path = f"/measurements/my/?{query}&page={number}"
             page = _decoded(self._ask(key, path, until_s=until_s), atlas_documents.PAGE)
@@ -271,7 +271,7 @@ class _AtlasTransfer(Transfer):
 
     __slots__ = ("halted", "lines")
 
-    def __init__(self, guard: Guard, authorities: Authorities) -> None:
+    def __init__(self, guard: AddressGuard, authorities: Authorities) -> None:
         self.halted = False
         self.lines: Lines | None = None
         super().__init__(guard, authorities, [])

@@ -13,11 +13,11 @@ import pycurl
 
 from paceline import __version__
 from paceline.adapters.providers.authorities import Authorities
-from paceline.adapters.providers.guard import NOT_PUBLIC, Guard
+from paceline.adapters.providers.guard import NOT_PUBLIC, AddressGuard
 from paceline.adapters.providers.search import StreamSearch
 from paceline.core.monitors.definition import duration_ms
 from paceline.core.monitors.outcome import Done
-from paceline.core.monitors.values import Order
+from paceline.core.monitors.values import CheckOrder
 
 USER_AGENT = f"Paceline/{__version__}"
 NO_SOCKET = "no socket could be opened; the machine that runs Paceline may be out of file descriptors (ulimit -n)"
@@ -78,11 +78,11 @@ class Transfer:
         "wanted",
     )
 
-    order: Order
+    order: CheckOrder
     judge: Callable[[Transfer, Any, int], Done]
     started_ms: int
 
-    def __init__(self, guard: Guard, authorities: Authorities, pool: list[Transfer]) -> None:
+    def __init__(self, guard: AddressGuard, authorities: Authorities, pool: list[Transfer]) -> None:
         self._guard = guard
         self._authorities = authorities
         self.pool = pool

@@ -77,7 +77,7 @@ class Connection(Protocol):
     def pragma(self, name: str, value: Any = ..., /) -> Any: ...
 
 
-class Database:
+class SqliteDatabase:
     """Connections to one file. Writes of this process queue at one lock; other processes queue at SQLite's."""
 
     def __init__(self, path: str, *, synchronous: str, clock: Clock | None = None) -> None:
@@ -286,7 +286,7 @@ class _Writer:
 
     __slots__ = ("_connection", "_database")
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
 
     def __enter__(self) -> Connection:
@@ -306,7 +306,7 @@ class _Write:
 
     __slots__ = ("_connection", "_database")
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
 
     def __enter__(self) -> Connection:
@@ -352,7 +352,7 @@ class _Peek:
 
     __slots__ = ("_connection", "_database")
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: SqliteDatabase) -> None:
         self._database = database
 
     def __enter__(self) -> Connection:

@@ -35,7 +35,7 @@ class Identity(NamedTuple):
     inode: int
 
 
-class Index(NamedTuple):
+class WalIndex(NamedTuple):
     """State of the log and of checkpoints, from the ``-shm`` file."""
 
     salts: bytes
@@ -60,7 +60,7 @@ class Index(NamedTuple):
     def log_bytes(self) -> int:
         return WAL_HEADER_BYTES + self.frames * (FRAME_HEADER_BYTES + self.page_bytes) if self.frames else 0
 
-    def began_again_after(self, before: Index) -> bool:
+    def began_again_after(self, before: WalIndex) -> bool:
         """Return True if this log directly follows ``before``.
 
         That one was copied whole, and nothing of this log was copied yet.
@@ -72,7 +72,7 @@ class Index(NamedTuple):
 class Main(NamedTuple):
     """The main file at one moment, and the log's index at that moment."""
 
-    log_index: Index
+    log_index: WalIndex
     changed_ns: int
     size: int
 
@@ -159,7 +159,7 @@ class FileWatch:
             except OSError as error:
                 return Seen(self.gone() or f"{error.filename or self._paths[0]} cannot be read ({error.strerror})")
 
-    def _look_at_main(self, index: Index) -> Seen:
+    def _look_at_main(self, index: WalIndex) -> Seen:
         path = self._paths[0]
         status = path.stat()
         if self._index() != index or not index.at_rest:
@@ -173,7 +173,7 @@ class FileWatch:
             return Seen(f"{path} was {how} by something other than SQLite")
         return Seen(rewritten=now.changed_ns != before.changed_ns)
 
-    def _only_began_again(self, before: Index, now: Index) -> bool:
+    def _only_began_again(self, before: WalIndex, now: WalIndex) -> bool:
         """Return True if the log began again and SQLite has copied nothing into the main file since ``before``.
 
         Frames that were added to the old log, copied and then left behind are in the file after its old end.
@@ -185,7 +185,7 @@ class FileWatch:
             header = log.read(FRAME_HEADER_BYTES)
         return header[8:16] != before.salts and self._index() == now
 
-    def _look_at_log(self, index: Index) -> Seen | None:
+    def _look_at_log(self, index: WalIndex) -> Seen | None:
         """Compare the log with the look before; return damage, else None.
 
         Committed frames are never written again before the log begins again.
@@ -207,7 +207,7 @@ class FileWatch:
         self._log = Log(index.salts, size, changed_ns, at_rest=same)
         return None
 
-    def _index(self) -> Index | None:
+    def _index(self) -> WalIndex | None:
         """Return the log's index; None if it is being written or its file cannot be read."""
         data = self._index_data()
         if not data:
@@ -215,7 +215,7 @@ class FileWatch:
         page_bytes, frames = struct.unpack_from("=HI", data, 14)
         (copied,) = struct.unpack_from("=I", data, 96)
         (attempted,) = struct.unpack_from("=I", data, 128)
-        return Index(data[32:40], frames, 65_536 if page_bytes == 1 else page_bytes, copied, attempted)
+        return WalIndex(data[32:40], frames, 65_536 if page_bytes == 1 else page_bytes, copied, attempted)
 
     def _index_data(self) -> bytes:
         """Return the raw index; empty if it is being written or missing.

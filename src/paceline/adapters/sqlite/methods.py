@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
-from paceline.adapters.sqlite.database import MEMORY, Connection, Database
+from paceline.adapters.sqlite.database import MEMORY, Connection, SqliteDatabase
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -17,7 +17,7 @@ class HasDatabase(Protocol):
     """A store, as far as its methods need it."""
 
     @property
-    def _db(self) -> Database: ...
+    def _db(self) -> SqliteDatabase: ...
 
 
 Act = Callable[Concatenate[Connection, P], T]
@@ -62,7 +62,7 @@ def cached_peeks(act: Callable[[Connection], T]) -> Callable[[HasDatabase], T]:
 
     For reads that loops repeat several times a second. ``act`` must not depend on the time.
     """
-    kept: WeakKeyDictionary[Database, tuple[bytes, T]] = WeakKeyDictionary()
+    kept: WeakKeyDictionary[SqliteDatabase, tuple[bytes, T]] = WeakKeyDictionary()
 
     @wraps(act)
     def method(self: HasDatabase, /) -> T:

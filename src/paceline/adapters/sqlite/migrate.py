@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from importlib import resources
 
-from paceline.adapters.sqlite.database import Database
+from paceline.adapters.sqlite.database import SqliteDatabase
 from paceline.adapters.sqlite.identity import APPLICATION_ID
 from paceline.errors import StoreTooNew, StoreUnavailable
 
 
-def migrate(database: Database) -> int:
+def migrate(database: SqliteDatabase) -> int:
     """Bring the schema up to date and return its version."""
     scripts = _scripts()
     with database.writer() as connection:

@@ -9,9 +9,9 @@ from pathlib import Path
 from paceline.adapters.sqlite import alerts as alerts_sql
 from paceline.adapters.sqlite import items, upkeep
 from paceline.adapters.sqlite import users as users_sql
-from paceline.adapters.sqlite.batches.providers import Policies
+from paceline.adapters.sqlite.batches.providers import SqlitePolicyCache
 from paceline.adapters.sqlite.batches.store import SqliteBatchStore
-from paceline.adapters.sqlite.database import Database, file_bytes
+from paceline.adapters.sqlite.database import SqliteDatabase, file_bytes
 from paceline.adapters.sqlite.history import batches as batch_history
 from paceline.adapters.sqlite.history import jobs as job_history
 from paceline.adapters.sqlite.history import monitors as monitor_history
@@ -19,7 +19,7 @@ from paceline.adapters.sqlite.identity import refuse_foreign
 from paceline.adapters.sqlite.jobs.store import SqliteJobStore
 from paceline.adapters.sqlite.methods import peeks, reads, streams, writes
 from paceline.adapters.sqlite.migrate import migrate
-from paceline.adapters.sqlite.monitors.retention import Retention
+from paceline.adapters.sqlite.monitors.retention import RunPurge
 from paceline.adapters.sqlite.monitors.store import SqliteMonitorStore
 from paceline.core.engine_traits import EngineTraits
 from paceline.core.monitors.values import PurgeReport
@@ -33,9 +33,9 @@ class SqliteStore(SqliteMonitorStore, SqliteBatchStore, SqliteJobStore):
     def __init__(self, path: str, *, synchronous: str = "full", clock: Clock | None = None) -> None:
         """Open the store. With a ``clock``, leases count from when they are written, after the wait for the lock."""
         refuse_foreign(path)
-        self._db = Database(path, synchronous=synchronous, clock=clock)
-        self._policies = Policies()
-        self._retention = Retention()
+        self._db = SqliteDatabase(path, synchronous=synchronous, clock=clock)
+        self._policies = SqlitePolicyCache()
+        self._retention = RunPurge()
         self._remember_monitors()
         self._schema_version = migrate(self._db)
 

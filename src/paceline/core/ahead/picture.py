@@ -14,7 +14,7 @@ APART = 24
 ASKS = 3
 
 
-class Part(NamedTuple):
+class LoadPart(NamedTuple):
     """Starts of one cadence, provider or account in each minute.
 
     ``limit``: the name of the limit that applies to it.
@@ -70,7 +70,7 @@ class Worst(NamedTuple):
     asks: list[Ask]
 
 
-def windows(parts: Sequence[Part], limits: Sequence[Limit], span: Span, *, width: int) -> list[WindowLoad]:
+def windows(parts: Sequence[LoadPart], limits: Sequence[Limit], span: Span, *, width: int) -> list[WindowLoad]:
     """Return windows of ``width`` minutes with their sums, and the minute of each window with the most starts."""
     totals = {kind: _sums((part.starts for part in parts if part.kind == kind), span.minutes) for kind in KINDS}
     capacity = _sums((limit.capacity for limit in limits), span.minutes)
@@ -84,7 +84,7 @@ def windows(parts: Sequence[Part], limits: Sequence[Limit], span: Span, *, width
 
 
 def worst_minutes(
-    parts: Sequence[Part], limits: Sequence[Limit], span: Span, *, from_minute: int, width: int
+    parts: Sequence[LoadPart], limits: Sequence[Limit], span: Span, *, from_minute: int, width: int
 ) -> list[Worst]:
     """Return the minutes in which the largest share of a limit is asked for, at most ``WORST``.
 
@@ -108,16 +108,16 @@ def worst_minutes(
     return found
 
 
-def _asked(parts: Sequence[Part], limit: Limit, minutes: int) -> list[int]:
+def _asked(parts: Sequence[LoadPart], limit: Limit, minutes: int) -> list[int]:
     return _sums((part.starts for part in parts if _holds(limit, part)), minutes)
 
 
-def _asks(parts: Sequence[Part], limit: Limit, at: int) -> list[Ask]:
+def _asks(parts: Sequence[LoadPart], limit: Limit, at: int) -> list[Ask]:
     asks = [Ask(part.name, part.starts[at]) for part in parts if part.starts[at] and _holds(limit, part)]
     return sorted(asks, key=lambda ask: (-ask.starts, ask.name))[:ASKS]
 
 
-def _holds(limit: Limit, part: Part) -> bool:
+def _holds(limit: Limit, part: LoadPart) -> bool:
     return (part.kind, part.limit) == (limit.kind, limit.name)
 
 

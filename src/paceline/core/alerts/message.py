@@ -53,7 +53,7 @@ class AlertBody(msgspec.Struct, frozen=True):
     data: dict[str, Any]
 
 
-class Note(msgspec.Struct, frozen=True, gc=False):
+class AppriseNote(msgspec.Struct, frozen=True, gc=False):
     """Message for people that apprise sends to a URL. The URL contains its secrets."""
 
     handle: int

@@ -52,7 +52,7 @@ class AlertRecord(msgspec.Struct, frozen=True):
     version: int = 0
 
 
-class Place(NamedTuple):
+class IndexPosition(NamedTuple):
     """Place of a record in a store's index: open records by their next action, the others by the time of the alert."""
 
     part: Part
@@ -74,12 +74,12 @@ def new_record(alert: Alert) -> AlertRecord:
     return AlertRecord(alert, next_ms=alert.at_ms)
 
 
-def place_of(record: AlertRecord) -> Place:
+def place_of(record: AlertRecord) -> IndexPosition:
     """Return where the record is indexed. ``failed``: a delivery was given up."""
     if record.next_ms is not None:
-        return Place("open", record.next_ms)
+        return IndexPosition("open", record.next_ms)
     failed = any(one.state == "given_up" for one in record.deliveries)
-    return Place("failed" if failed else "over", record.alert.at_ms)
+    return IndexPosition("failed" if failed else "over", record.alert.at_ms)
 
 
 _encoder = msgspec.json.Encoder()

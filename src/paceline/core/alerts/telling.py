@@ -92,8 +92,8 @@ def with_deliveries(record: AlertRecord, deliveries: tuple[Delivery, ...]) -> Al
     waiting = [one.next_ms for one in deliveries if one.state == "waiting"]
     if waiting:
         return replace(record, state="sending", deliveries=deliveries, next_ms=min(waiting))
-    told = any(one.state == "told" for one in deliveries)
-    return replace(record, state="told" if told else "given_up", deliveries=deliveries, next_ms=None)
+    delivered = any(one.state == "told" for one in deliveries)
+    return replace(record, state="told" if delivered else "given_up", deliveries=deliveries, next_ms=None)
 
 
 def pulled_back(record: AlertRecord, *, latest_ms: int) -> AlertRecord:

@@ -22,7 +22,7 @@ class Absent:
 ABSENT: Final = Absent()
 
 
-class Change(NamedTuple):
+class FieldDifference(NamedTuple):
     """A field that differs: its JSON pointer, and its values."""
 
     pointer: str
@@ -33,7 +33,7 @@ class Change(NamedTuple):
 class Act(NamedTuple):
     name: Name
     action: Action
-    changes: tuple[Change, ...] = ()
+    changes: tuple[FieldDifference, ...] = ()
 
 
 def plan(
@@ -49,7 +49,7 @@ def plan(
     return acts + [Act(name, "remove" if (name.kind, name.user) in prunes else "leave") for name in others]
 
 
-def differences(before: Any, after: Any, pointer: str = "") -> Iterator[Change]:
+def differences(before: Any, after: Any, pointer: str = "") -> Iterator[FieldDifference]:
     """Yield the fields that differ: objects are compared field by field, lists as a whole.
 
     The depth is bounded by the parser.
@@ -61,7 +61,7 @@ def differences(before: Any, after: Any, pointer: str = "") -> Iterator[Change]:
             below = f"{pointer}/{escape_pointer(name)}"
             yield from differences(before.get(name, ABSENT), after.get(name, ABSENT), below)
     elif type(before) is not type(after) or before != after:
-        yield Change(pointer, before, after)
+        yield FieldDifference(pointer, before, after)
 
 
 def _put(name: Name, wanted: Normal, there: Normal | None) -> Act:

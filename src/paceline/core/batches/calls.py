@@ -70,7 +70,7 @@ class CallResult(msgspec.Struct, frozen=True, gc=False):
     """Pause from the answer's ``Retry-After``, counted from ``ended_ms``."""
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class CallRefusal(msgspec.Struct, frozen=True):
     """Decision not to send; this state and reason are recorded instead."""
 
     state: Literal["failed", "unknown"]
@@ -98,17 +98,19 @@ class CallSettlement(msgspec.Struct, frozen=True, gc=False):
     """Time before which the provider takes no call; 0: unchanged."""
 
 
-def decide_call(method: Method, policy: Policy, *, attempt: int, lost: bool) -> Literal["send", "look_up"] | Refusal:
+def decide_call(
+    method: Method, policy: Policy, *, attempt: int, lost: bool
+) -> Literal["send", "look_up"] | CallRefusal:
     """Decide what to do with a claimed run. ``lost``: an earlier attempt may have arrived."""
     unsure = lost and method not in SAFE_METHODS
     if unsure and policy.unknown == "hold":
-        return Refusal("unknown", "an earlier attempt was cut short and may have arrived; it is held for a person")
+        return CallRefusal("unknown", "an earlier attempt was cut short and may have arrived; it is held for a person")
     # A look-up does no harm, so it is made even after the last attempt.
     if unsure and policy.unknown == "look_up" and attempt <= policy.attempts_max + 1:
         return "look_up"
     if attempt > policy.attempts_max:
         reason = f"given up after {policy.attempts_max} attempts, the last of them cut short"
-        return Refusal("unknown" if unsure else "failed", reason)
+        return CallRefusal("unknown" if unsure else "failed", reason)
     return "send"
 
 

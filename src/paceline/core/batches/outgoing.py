@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from paceline.core.batches.calls import RETRY_AFTER_MS_MAX, CallSettlement, Refusal, decide_call, retry_pause_ms
+from paceline.core.batches.calls import RETRY_AFTER_MS_MAX, CallRefusal, CallSettlement, decide_call, retry_pause_ms
 from paceline.core.batches.provider import Policy, ProviderSpec, policy_of
 from paceline.core.batches.values import OutCall
 
@@ -27,13 +27,13 @@ class WorkReport(msgspec.Struct, frozen=True, gc=False):
     """Shortest pause before a retry of this run. It does not close the provider."""
 
 
-def refuse_to_hand_out(policy: Policy, *, attempt: int, lost: bool) -> Refusal | None:
+def refuse_to_hand_out(policy: Policy, *, attempt: int, lost: bool) -> CallRefusal | None:
     """Return how a claimed run ends without a worker; None: it is handed out.
 
     It is treated as a call that is not safe to repeat: only the worker knows whether its work is safe.
     """
     decision = decide_call("POST", policy, attempt=attempt, lost=lost)
-    return decision if isinstance(decision, Refusal) else None
+    return decision if isinstance(decision, CallRefusal) else None
 
 
 def why_not_moved(

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from paceline.core.batches.pace import SPEED_MAX
 
 
-class Progress(NamedTuple):
+class DayProgress(NamedTuple):
     """Progress of a day.
 
     ``planned``: runs whose time has come. ``behind``: those of them that have not ended. ``ends_ms``: the earliest and
@@ -19,7 +19,7 @@ class Progress(NamedTuple):
     ends_ms: tuple[int, int] | None
 
 
-def day_progress(*, runs: int, left: int, start_ms: int, end_ms: int, now_ms: int) -> Progress:
+def day_progress(*, runs: int, left: int, start_ms: int, end_ms: int, now_ms: int) -> DayProgress:
     """Return the progress of a day of ``runs`` runs, of which ``left`` have not ended.
 
     A day is spread evenly, so the share of its time that has passed is the share of its runs that should have started.
@@ -30,10 +30,10 @@ def day_progress(*, runs: int, left: int, start_ms: int, end_ms: int, now_ms: in
     passed_ms = min(max(0, now_ms - start_ms), window_ms)
     planned = runs * passed_ms // window_ms
     if not left:
-        return Progress(planned, 0, None)
+        return DayProgress(planned, 0, None)
     behind = max(0, planned - (runs - left))
     last_ms = max(now_ms, end_ms)
     if not behind:
-        return Progress(planned, 0, (last_ms, last_ms))
+        return DayProgress(planned, 0, (last_ms, last_ms))
     usual_ms = left * window_ms // max(1, runs)
-    return Progress(planned, behind, (max(last_ms, now_ms + usual_ms // SPEED_MAX), max(last_ms, now_ms + usual_ms)))
+    return DayProgress(planned, behind, (max(last_ms, now_ms + usual_ms // SPEED_MAX), max(last_ms, now_ms + usual_ms)))

@@ -180,7 +180,7 @@ class CallPurge(NamedTuple):
     after: int | None
 
 
-class Replayed(NamedTuple):
+class ReplayCounts(NamedTuple):
     """Fate of a dead queue's messages: sent again, stale and so deleted, or left because they cannot be read."""
 
     redriven: int

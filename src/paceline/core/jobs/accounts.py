@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from paceline.core.jobs.atlas import MeterName
-from paceline.core.jobs.meters import Release, Window
+from paceline.core.jobs.meters import MeterRelease, Window
 from paceline.core.jobs.names import key_id
 from paceline.core.jobs.pool import Key
 from paceline.core.jobs.refusals import quarantine_reason
@@ -65,7 +65,7 @@ def pool_key(number: int, *, enabled: bool, quarantine: str) -> Key:
     return Key(name, "quarantined", quarantine) if quarantine else Key(name)
 
 
-def slots_back(slots: Iterable[tuple[int, int]], *, now_ms: int, until_ms: int) -> tuple[Release, ...]:
+def slots_back(slots: Iterable[tuple[int, int]], *, now_ms: int, until_ms: int) -> tuple[MeterRelease, ...]:
     """Return when slots are expected back, in order. ``slots``: when each measurement should end, and its slots.
 
     A measurement that is overdue may end any moment.
@@ -74,4 +74,4 @@ def slots_back(slots: Iterable[tuple[int, int]], *, now_ms: int, until_ms: int) 
     for expected_ms, count in slots:
         if expected_ms <= until_ms:
             found[max(expected_ms, now_ms)] += count
-    return tuple(Release(*one) for one in sorted(found.items()))
+    return tuple(MeterRelease(*one) for one in sorted(found.items()))

@@ -10,7 +10,7 @@ Unanswered = Refused | Lost
 """A refusal, or no readable answer; in the second case the question can be asked again."""
 
 
-class Listed(NamedTuple):
+class ListedMeasurement(NamedTuple):
     """A measurement as RIPE's lists show it, some seconds late."""
 
     id: int

@@ -130,12 +130,12 @@ def daily_actual(cost: Cost, *, credits_spent: int, results: int) -> tuple[int, 
     return min(credits_spent, cost.daily_credits), min(results, cost.daily_results)
 
 
-def unit_differs(measurement: measurements.Measurement, definition: measurements.AnyDefinition, told: int) -> bool:
+def unit_differs(measurement: measurements.Measurement, definition: measurements.AnyDefinition, reported: int) -> bool:
     """Return whether RIPE's ``credits_per_result`` contradicts ours.
 
     Either form is accepted, because it is not known whether RIPE's figure includes the one-off factor.
     """
-    return told not in {unit_cost(definition), credits_per_result(measurement, definition)}
+    return reported not in {unit_cost(definition), credits_per_result(measurement, definition)}
 
 
 def _packets_cost(packets: int | None, size: int | None) -> int:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, assert_never
 
 from paceline.core.jobs.answers import cut, pause_for
 from paceline.core.jobs.atlas import Lost, Refused, parse_marker_prefix
-from paceline.core.jobs.atlas_replies import Listed, Unanswered
+from paceline.core.jobs.atlas_replies import ListedMeasurement, Unanswered
 from paceline.core.jobs.pool import LOOK_AGAIN_MS, backoff_until_ms
 from paceline.core.jobs.values import NotSent, Paused, Rejected, SendOutcome, Sent, StoredMeasurement, Unsure
 
@@ -29,13 +29,13 @@ class NoKey(NamedTuple):
     reason: str
 
 
-class Found(NamedTuple):
+class ListedWithTag(NamedTuple):
     """Everything that RIPE lists with the measurement's tag."""
 
-    listed: tuple[Listed, ...]
+    listed: tuple[ListedMeasurement, ...]
 
 
-Reply = Found | Unanswered | NoKey
+Reply = ListedWithTag | Unanswered | NoKey
 
 
 def judge_lookup(
@@ -61,7 +61,7 @@ def judge_lookup(
                 return Unsure(reason, now_ms + LOOK_AGAIN_MS), None
             pause = pause_for(paused, reply, now_ms=now_ms, chance=chance)
             return Unsure(reason, pause.until_ms), pause
-        case Found():
+        case ListedWithTag():
             look_ms = now_ms + settle_ms
             return _judge_found(item, reply.listed, site, look_ms=look_ms, now_ms=now_ms, chance=chance), None
         case _:
@@ -85,7 +85,7 @@ def lookup_result(outcome: SendOutcome, reply: Reply) -> LookupResult:
         case Rejected():
             return "rejected"
         case Unsure():
-            if not isinstance(reply, Found):
+            if not isinstance(reply, ListedWithTag):
                 return "unanswered"
             return "absent_once" if outcome.lookups == ABSENT_ONCE else "partly"
         case _:
@@ -93,7 +93,7 @@ def lookup_result(outcome: SendOutcome, reply: Reply) -> LookupResult:
 
 
 def _judge_found(
-    item: StoredMeasurement, found: Sequence[Listed], site: str, *, look_ms: int, now_ms: int, chance: float
+    item: StoredMeasurement, found: Sequence[ListedMeasurement], site: str, *, look_ms: int, now_ms: int, chance: float
 ) -> SendOutcome:
     if ids := _whole_set(item, found, site):
         return Sent(ids)
@@ -113,7 +113,7 @@ def _judge_found(
     return NotSent("RIPE does not list it: sent again", again_ms)
 
 
-def _whole_set(item: StoredMeasurement, found: Sequence[Listed], site: str) -> tuple[int, ...]:
+def _whole_set(item: StoredMeasurement, found: Sequence[ListedMeasurement], site: str) -> tuple[int, ...]:
     """Return the ids of all definitions from the earliest complete attempt; empty if none is complete.
 
     Anything else with the tag belongs to nobody: reconciliation finds it as an orphan and stops it.

@@ -38,7 +38,7 @@ MOVES: dict[Kind, tuple[Pot, Pot]] = {
 }
 
 
-class Release(NamedTuple):
+class MeterRelease(NamedTuple):
     """Amount that comes free at a time.
 
     For a sliding meter it is certain; for slots it is when they are expected back.
@@ -56,7 +56,7 @@ class Meter(msgspec.Struct, frozen=True):
     window: Window
     spent: int = 0
     held: int = 0
-    releases: tuple[Release, ...] = ()
+    releases: tuple[MeterRelease, ...] = ()
     """Releases in order of time. For a sliding meter their amounts add up to ``spent``."""
     foreign: int = 0
     read_ms: int = 0
@@ -239,12 +239,12 @@ def refused(meter: Meter, need: int, *, now_ms: int) -> Meter:
 class CreditBalance(NamedTuple):
     """Credits that an account has left at RIPE, which no new day restores.
 
-    ``free``: less our use that is not booked yet. ``told``: RIPE's newest figure; None if RIPE only said that it is too
-    little.
+    ``free``: less our use that is not booked yet. ``reported``: RIPE's newest figure; None if RIPE only said that it is
+    too little.
     """
 
     free: int
-    told: int | None
+    reported: int | None
     read_ms: int
 
 
@@ -267,7 +267,7 @@ def refuse_balance(known: CreditBalance | None, need: int, *, now_ms: int) -> Cr
     It is below ``need``, until a reading that is asked later.
     """
     free = need - 1 if known is None else min(known.free, need - 1)
-    return CreditBalance(free, None if known is None else known.told, now_ms)
+    return CreditBalance(free, None if known is None else known.reported, now_ms)
 
 
 def balance_ends_ms(balance: CreditBalance, spend: Meter, *, now_ms: int) -> int | None:
@@ -298,14 +298,14 @@ class Balance(NamedTuple):
     spent: int = 0
 
 
-class Books(NamedTuple):
+class PostingSums(NamedTuple):
     """Sums of the postings: each meter's balance, and each hold's lines that are not closed."""
 
     balances: dict[str, Balance]
     open_lines: dict[tuple[str, str], int]
 
 
-def add_up(postings: Sequence[Posting]) -> Books:
+def add_up(postings: Sequence[Posting]) -> PostingSums:
     """Return the books from the postings alone. Applying one posting twice counts it once."""
     lines: dict[tuple[str, str], int] = {}
     seen: set[tuple[str, str, Kind]] = set()
@@ -319,7 +319,7 @@ def add_up(postings: Sequence[Posting]) -> Books:
         if posting.kind != "expire":
             line = (posting.hold, posting.meter)
             lines[line] = lines.get(line, 0) + (posting.amount if posting.kind == "hold" else -posting.amount)
-    return Books(balances(counted), {line: amount for line, amount in lines.items() if amount})
+    return PostingSums(balances(counted), {line: amount for line, amount in lines.items() if amount})
 
 
 def balances(amounts: Iterable[tuple[MeterId, Kind, int]]) -> dict[MeterId, Balance]:
@@ -339,13 +339,13 @@ def _spend(meter: Meter, spent: int, held: int, now_ms: int) -> Meter:
     if meter.window == "sliding" and spent:
         # By the minute, rounded up: a day has a bounded number of releases, and nothing is free too early.
         at_ms = (now_ms + DAY_MS + MINUTE_MS - 1) // MINUTE_MS * MINUTE_MS
-        releases = _add_release(releases, Release(at_ms, spent))
+        releases = _add_release(releases, MeterRelease(at_ms, spent))
     return msgspec.structs.replace(meter, spent=meter.spent + spent, held=meter.held - held, releases=releases)
 
 
-def _add_release(releases: tuple[Release, ...], one: Release) -> tuple[Release, ...]:
+def _add_release(releases: tuple[MeterRelease, ...], one: MeterRelease) -> tuple[MeterRelease, ...]:
     if releases and releases[-1].at_ms == one.at_ms:
-        return (*releases[:-1], Release(one.at_ms, releases[-1].amount + one.amount))
+        return (*releases[:-1], MeterRelease(one.at_ms, releases[-1].amount + one.amount))
     if not releases or releases[-1].at_ms < one.at_ms:
         return (*releases, one)
     return tuple(sorted((*releases, one)))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from paceline.core import backoff
 from paceline.core.jobs.atlas import RUNNING, Failed, Verdict, deadline_ms, judge_measurement, judge_status
-from paceline.core.jobs.atlas_replies import Listed
+from paceline.core.jobs.atlas_replies import ListedMeasurement
 from paceline.core.jobs.cost import credits_per_result, unit_differs
 from paceline.core.jobs.measurement import AnyDefinition, is_oneoff, span_s
 from paceline.core.jobs.values import StoredMeasurement
@@ -41,7 +41,7 @@ class Observation(NamedTuple):
 
     definition: AnyDefinition
     atlas_id: int
-    listed: Listed | None
+    listed: ListedMeasurement | None
     status: int
     delivered: int
     scheduled: int | None
@@ -61,7 +61,7 @@ class PriceDiffers(NamedTuple):
     reckoned: int
 
 
-def observe(item: StoredMeasurement, listed: Mapping[int, Listed]) -> tuple[Observation, ...]:
+def observe(item: StoredMeasurement, listed: Mapping[int, ListedMeasurement]) -> tuple[Observation, ...]:
     """Return an observation of each definition, in order. ``listed`` are RIPE's statuses by id."""
     return tuple(
         _observe_one(item, definition, listed.get(one.atlas_id), one.atlas_id, one.status, one.delivered)
@@ -131,7 +131,7 @@ def uncounted(item: StoredMeasurement, observed: Sequence[Observation], counts: 
     return ""
 
 
-def told_of(observed: Sequence[Observation], counts: Sequence[Count] = ()) -> tuple[tuple[int, int], ...]:
+def reported_of(observed: Sequence[Observation], counts: Sequence[Count] = ()) -> tuple[tuple[int, int], ...]:
     """Return status and results of each definition, as they are stored."""
     known: Sequence[Count] = counts or [one.delivered for one in observed]
     return tuple(
@@ -149,10 +149,10 @@ def price_differences(item: StoredMeasurement, observed: Sequence[Observation]) 
     """Return the definitions for which RIPE names another price than expected."""
     found = []
     for one in observed:
-        told = None if one.listed is None else one.listed.credits_per_result
-        if told is not None and unit_differs(item.measurement, one.definition, told):
+        reported = None if one.listed is None else one.listed.credits_per_result
+        if reported is not None and unit_differs(item.measurement, one.definition, reported):
             reckoned = credits_per_result(item.measurement, one.definition)
-            found.append(PriceDiffers(one.atlas_id, told, reckoned))
+            found.append(PriceDiffers(one.atlas_id, reported, reckoned))
     return found
 
 
@@ -176,7 +176,7 @@ def retry_count_ms(failures: int, *, now_ms: int) -> int:
 def _observe_one(
     item: StoredMeasurement,
     definition: AnyDefinition,
-    listed: Listed | None,
+    listed: ListedMeasurement | None,
     atlas_id: int,
     status: int | None,
     delivered: int,

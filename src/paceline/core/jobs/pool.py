@@ -91,10 +91,10 @@ class AccountStanding(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pool(msgspec.Struct, frozen=True):
-    """All accounts: ``ready`` in order of rank; ``aside`` are those that cannot be used, each with its reason."""
+    """All accounts: ``ready`` in order of rank; ``unusable`` are those that cannot be used, each with its reason."""
 
     ready: tuple[AccountStanding, ...]
-    aside: tuple[tuple[Account, str], ...] = ()
+    unusable: tuple[tuple[Account, str], ...] = ()
 
 
 class Gate(NamedTuple):
@@ -138,16 +138,16 @@ class Reservation(NamedTuple):
 
 
 def make_pool(accounts: Iterable[Account]) -> Pool:
-    ready, aside = [], []
+    ready, unusable = [], []
     for account in accounts:
-        if reason := aside_reason(account):
-            aside.append((account, reason))
+        if reason := unusable_reason(account):
+            unusable.append((account, reason))
         else:
             ready.append(standing_of(account))
-    return Pool(tuple(sorted(ready, key=_rank)), tuple(aside))
+    return Pool(tuple(sorted(ready, key=_rank)), tuple(unusable))
 
 
-def aside_reason(account: Account) -> str:
+def unusable_reason(account: Account) -> str:
     """Return why the account cannot be used until somebody changes something; empty if it can."""
     if not account.enabled:
         return "disabled"
@@ -183,14 +183,14 @@ def standing_of(account: Account) -> AccountStanding:
 def with_account(pool: Pool, account: Account) -> Pool:
     """Return the pool after one account changed, in order again."""
     ready = [one for one in pool.ready if one.id != account.id]
-    aside = pool.aside
-    if aside:
-        aside = tuple(pair for pair in aside if pair[0].id != account.id)
-    if reason := aside_reason(account):
-        return Pool(tuple(ready), (*aside, (account, reason)))
+    unusable = pool.unusable
+    if unusable:
+        unusable = tuple(pair for pair in unusable if pair[0].id != account.id)
+    if reason := unusable_reason(account):
+        return Pool(tuple(ready), (*unusable, (account, reason)))
     standing = standing_of(account)
     ready.insert(_place(ready, standing.rank), standing)
-    return Pool(tuple(ready), aside)
+    return Pool(tuple(ready), unusable)
 
 
 def choose(
@@ -317,14 +317,14 @@ def _leaves_room(cost: Cost, one: AccountStanding, reserved: Reservation) -> boo
 
 
 def _explain(cost: Cost, pool: Pool, types: frozenset[str], now_ms: int, reserved: Reservation | None) -> Wait | Refuse:
-    accounts = [one.account for one in pool.ready] + [account for account, _ in pool.aside]
+    accounts = [one.account for one in pool.ready] + [account for account, _ in pool.unusable]
     if not accounts:
         return Wait(now_ms + LOOK_AGAIN_MS, "there is no account yet")
     if reason := _too_large(cost, accounts):
         return Refuse(reason)
     if reason := _all_barred(accounts, types, now_ms):
         return Refuse(reason)
-    reasons = [(account.id, reason) for account, reason in pool.aside]
+    reasons = [(account.id, reason) for account, reason in pool.unusable]
     earliest_ms = NEVER_MS
     for one in pool.ready:
         reason, until_ms = _full_reason(cost, one.account, now_ms)

@@ -183,12 +183,12 @@ def count_definitions(counts: Mapping[str, int], wanted: frozenset[MeasurementSt
 
 
 def with_progress(
-    known: values.AtlasMeasurement, told: tuple[int, int] | None, scheduled: int | None
+    known: values.AtlasMeasurement, reported: tuple[int, int] | None, scheduled: int | None
 ) -> values.AtlasMeasurement:
     """Return a definition with RIPE's newest status and counts; None: RIPE said nothing.
 
     Results do not go away, so a lower count is an older answer.
     """
-    status, delivered = (known.status, known.delivered) if told is None else told
+    status, delivered = (known.status, known.delivered) if reported is None else reported
     scheduled = known.scheduled if scheduled is None else scheduled
     return values.AtlasMeasurement(known.atlas_id, status, max(known.delivered, delivered), scheduled)

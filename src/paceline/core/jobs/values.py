@@ -275,7 +275,7 @@ class TypeBarred(NamedTuple):
 RefusalEffect = MeterFull | KeyRefused | AccountClosed | TypeBarred | TargetFull | Paused
 
 
-class Progress(NamedTuple):
+class MeasurementProgress(NamedTuple):
     """RIPE's newest status of each definition, and its results so far.
 
     ``reason``: why the measurement does not end, if something prevents it; None keeps the stored reason.
@@ -283,13 +283,13 @@ class Progress(NamedTuple):
 
     handle: int
     attempt: int
-    told: tuple[tuple[int, int], ...]
+    reported: tuple[tuple[int, int], ...]
     scheduled: tuple[int | None, ...] = ()
     """Number of probes of each definition, if RIPE has told it."""
     reason: str | None = None
 
 
-class Ending(NamedTuple):
+class MeasurementEnd(NamedTuple):
     """End of a measurement.
 
     ``credits`` and ``results`` were really delivered, in all. ``frees_slot``: RIPE no longer counts it as running.
@@ -304,7 +304,7 @@ class Ending(NamedTuple):
     frees_slot: bool
 
 
-class Ended(NamedTuple):
+class EndResult(NamedTuple):
     """Result of writing an end.
 
     ``won`` is False if the measurement had ended, or was sent again. ``overrun``: credits beyond what was held; not

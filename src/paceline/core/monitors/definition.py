@@ -12,7 +12,7 @@ from paceline.core.monitors import checks
 from paceline.core.monitors.alerting.policy import DEFAULT as DEFAULT_ALERT
 from paceline.core.monitors.alerting.policy import AlertPolicy, policy_problems
 from paceline.core.monitors.cron import cron_problem, timezone_problem
-from paceline.core.monitors.schedule import SLOT_MS, Cadence, Missed, Overlap, Phase, Wish
+from paceline.core.monitors.schedule import SLOT_MS, Cadence, Missed, Overlap, Phase, WantedSchedule
 from paceline.core.parsing import decode, duration_problems, line_problem
 from paceline.errors import FieldProblem, InvalidInput
 
@@ -129,8 +129,8 @@ def encode_spec(spec: MonitorSpec) -> bytes:
     return msgspec.json.encode(document)
 
 
-def wish_of(spec: MonitorSpec, *, created_ms: int, owner_disabled: bool) -> Wish:
-    return Wish(
+def wish_of(spec: MonitorSpec, *, created_ms: int, owner_disabled: bool) -> WantedSchedule:
+    return WantedSchedule(
         cadence=cadence_of(spec),
         initial_delay_ms=duration_ms(spec.initial_delay or "0s"),
         resting=spec.paused or owner_disabled,

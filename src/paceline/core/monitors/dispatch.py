@@ -19,30 +19,30 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     cap_ms: int = 300_000
 
 
-class Send(msgspec.Struct, frozen=True):
+class MakeCheck(msgspec.Struct, frozen=True):
     """Decision to make the check."""
 
     check: Check
 
 
-class Refuse(msgspec.Struct, frozen=True):
+class RefuseCheck(msgspec.Struct, frozen=True):
     """Decision not to send; this outcome is recorded instead."""
 
     outcome: Dead | Unknown
 
 
-def decide(check: Check | None, *, attempt: int, lost: bool, policy: RetryPolicy) -> Send | Refuse:
+def decide(check: Check | None, *, attempt: int, lost: bool, policy: RetryPolicy) -> MakeCheck | RefuseCheck:
     """Decide whether a run is sent.
 
     ``lost``: an earlier attempt was out when its lease ran out, with unknown effect.
     """
     if check is None:
-        return Refuse(Dead("the monitor was deleted before this run started", edited=True))
+        return RefuseCheck(Dead("the monitor was deleted before this run started", edited=True))
     if lost and not repeatable(check):
-        return Refuse(Unknown("the call was cut short and may have reached its target; it is not safe to repeat"))
+        return RefuseCheck(Unknown("the call was cut short and may have reached its target; it is not safe to repeat"))
     if attempt > policy.attempts_max:
-        return Refuse(Dead(f"given up after {policy.attempts_max} attempts"))
-    return Send(check)
+        return RefuseCheck(Dead(f"given up after {policy.attempts_max} attempts"))
+    return MakeCheck(check)
 
 
 def after_attempt(done: Done, *, attempt: int, attempts: int, ended_ms: int, policy: RetryPolicy) -> Done | Retry:

@@ -34,7 +34,7 @@ def holds(lease: Lease | None, *, attempt: int, at_ms: int) -> bool:
     return lease is not None and lease.attempt == attempt and at_ms <= lease.until_ms
 
 
-class Ended(NamedTuple):
+class RunEnd(NamedTuple):
     """End of a run, as it is stored."""
 
     state: TerminalState
@@ -48,20 +48,20 @@ class Ended(NamedTuple):
     """Details of the outcome as JSON."""
 
 
-def ended(item: Settlement) -> Ended:
+def ended(item: Settlement) -> RunEnd:
     """Return the end of a run by a settlement that is no retry."""
     outcome, attempt, started_ms, ended_ms = item.outcome, item.attempt, item.started_ms, item.ended_ms
     if isinstance(outcome, Done):  # nearly always the case, for every check
         detail = _encode(outcome.detail).decode() if outcome.detail else "{}"
         state: TerminalState = "ok" if outcome.ok else "failed"
-        return Ended(state, attempt, started_ms, ended_ms, outcome.latency_ms, outcome.code, outcome.reason, detail)
+        return RunEnd(state, attempt, started_ms, ended_ms, outcome.latency_ms, outcome.code, outcome.reason, detail)
     assert not isinstance(outcome, Retry)
-    return Ended(terminal_state(outcome), attempt, started_ms, ended_ms, None, None, outcome.reason, "{}")
+    return RunEnd(terminal_state(outcome), attempt, started_ms, ended_ms, None, None, outcome.reason, "{}")
 
 
-def given_up(reason: str, *, now_ms: int, attempt: int = 0) -> Ended:
+def given_up(reason: str, *, now_ms: int, attempt: int = 0) -> RunEnd:
     """Return the end of a run that nobody sent. ``attempt``: its last claim, which was given back or abandoned."""
-    return Ended("dead", attempt, now_ms, now_ms, None, None, reason, "{}")
+    return RunEnd("dead", attempt, now_ms, now_ms, None, None, reason, "{}")
 
 
 def has_expired(*, due_ms: int, state: RunState, at_ms: int, outgoing: bool, due_before_ms: int) -> bool:
@@ -73,25 +73,25 @@ def has_expired(*, due_ms: int, state: RunState, at_ms: int, outgoing: bool, due
     return due_ms < due_before_ms and (state != "out" or (outgoing and at_ms < due_before_ms))
 
 
-class Waits(NamedTuple):
+class LongestRunWaits(NamedTuple):
     """Longest waits of a retry and of a run that is ``later``, by a clock that is right."""
 
     retry_ms_max: int
     later_ms_max: int
 
 
-def waits(*, wait_ms_max: int, later_ms_max: int) -> Waits:
-    return Waits(wait_ms_max, max(wait_ms_max, later_ms_max))
+def waits(*, wait_ms_max: int, later_ms_max: int) -> LongestRunWaits:
+    return LongestRunWaits(wait_ms_max, max(wait_ms_max, later_ms_max))
 
 
-class Moment(NamedTuple):
+class LeaseTimes(NamedTuple):
     """End of a lease or a pause, and the start of the lease."""
 
     at_ms: int
     started_ms: int | None
 
 
-def pulled_back(state: RunState, moment: Moment, *, now_ms: int, waits: Waits) -> Moment | None:
+def pulled_back(state: RunState, moment: LeaseTimes, *, now_ms: int, waits: LongestRunWaits) -> LeaseTimes | None:
     """Return the times of a run after the clock was set back; None: they stay.
 
     A lease that began after now begins now and lasts as long. No other run waits longer than it ever would, and a run
@@ -101,12 +101,12 @@ def pulled_back(state: RunState, moment: Moment, *, now_ms: int, waits: Waits) -
     if state == "out":
         if started_ms is None or started_ms <= now_ms:
             return None
-        return Moment(now_ms + at_ms - started_ms, now_ms)
+        return LeaseTimes(now_ms + at_ms - started_ms, now_ms)
     latest_ms = now_ms + _wait_ms_max(state, waits)
-    return Moment(latest_ms, started_ms) if at_ms > latest_ms else None
+    return LeaseTimes(latest_ms, started_ms) if at_ms > latest_ms else None
 
 
-def _wait_ms_max(state: RunState, waits: Waits) -> int:
+def _wait_ms_max(state: RunState, waits: LongestRunWaits) -> int:
     match state:
         case "waiting":
             return 0

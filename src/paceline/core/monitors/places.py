@@ -65,7 +65,7 @@ class Places(msgspec.Struct, frozen=True):
     """Number of checks that are out, by owner and target."""
 
 
-class Wish(NamedTuple):
+class OwnerDemand(NamedTuple):
     """Number of runs of an owner that could start."""
 
     owner: str
@@ -87,7 +87,7 @@ class Seats:
             self._owners[owner] = self._owners.get(owner, 0) + held
             self._targets[target] = self._targets.get(target, 0) + held
 
-    def shares(self, wishes: Sequence[Wish]) -> list[int]:
+    def shares(self, wishes: Sequence[OwnerDemand]) -> list[int]:
         """Return how many runs may start for each owner, max-min fair; of equals the first get the odd places."""
         held = self._owners.get
         claimants = [Claimant(wanted, held(owner, 0)) for owner, wanted in wishes]
@@ -95,7 +95,7 @@ class Seats:
             return fair_shares(self.room, claimants)
         return spared_shares(self.room, claimants, ceiling=self._places.owner_max)
 
-    def divide(self, target: str, wishes: Sequence[Wish]) -> None:
+    def divide(self, target: str, wishes: Sequence[OwnerDemand]) -> None:
         """Give each of these owners a max-min fair part of the target's free places; else the first would take most."""
         if self._places is None or not target:
             return

@@ -20,7 +20,7 @@ QUEUES_MAX = 100
 """Maximum number of outgoing queues that one owner's checks may name, beside the default one."""
 
 
-class Limits(NamedTuple):
+class OwnerLimits(NamedTuple):
     """Limits of one owner: number of monitors, and how often a second they may fire together (0: no limit)."""
 
     monitors_max: int
@@ -62,7 +62,7 @@ class PutDecision(msgspec.Struct, frozen=True):
 
 
 def decide_put(
-    item: PutMonitor, stored: StoredMonitor | None, owner: OwnerFacts, limits: Limits, new: NewFacts
+    item: PutMonitor, stored: StoredMonitor | None, owner: OwnerFacts, limits: OwnerLimits, new: NewFacts
 ) -> PutDecision:
     """Judge one put against the monitor of that name, if there is one, and its owner."""
     if stored is None:

@@ -102,7 +102,7 @@ class Remove(msgspec.Struct, frozen=True, gc=False):
 Reaction = Arm | Rest | Keep | Remove
 
 
-class Wish(msgspec.Struct, frozen=True, gc=False):
+class WantedSchedule(msgspec.Struct, frozen=True, gc=False):
     """Schedule that the newest definition asks for."""
 
     cadence: Cadence
@@ -115,7 +115,7 @@ class Wish(msgspec.Struct, frozen=True, gc=False):
     """Allotted phase; None: the grid begins with the first firing."""
 
 
-def react(wish: Wish | None, entry: Entry | None, *, generation: int, now_ms: int) -> Reaction:
+def react(wish: WantedSchedule | None, entry: Entry | None, *, generation: int, now_ms: int) -> Reaction:
     """Return the reaction of the entry to a recorded change.
 
     Deciding twice on the same change gives the same result.
@@ -137,7 +137,7 @@ def react(wish: Wish | None, entry: Entry | None, *, generation: int, now_ms: in
     return arm(wish, due_ms, generation=generation)
 
 
-def arm(wish: Wish, due_ms: int, *, generation: int) -> Arm:
+def arm(wish: WantedSchedule, due_ms: int, *, generation: int) -> Arm:
     """Return the reaction that lets the entry fire at ``due_ms``, and then on its allotted grid if it has one."""
     lead_ms, every_ms = None, wish.cadence.every_ms
     if wish.phase is not None:
@@ -218,11 +218,11 @@ def pulled_back_ms(entry: Entry, *, now_ms: int) -> int:
     return next_due_ms(entry.cadence, after_ms=now_ms, due_ms=grid_ms, generation=entry.generation)
 
 
-def _same_shape(wish: Wish, entry: Entry) -> bool:
+def _same_shape(wish: WantedSchedule, entry: Entry) -> bool:
     return (entry.cadence, entry.outgoing, entry.queue) == (wish.cadence, wish.outgoing, wish.queue)
 
 
-def _due_after_edit(wish: Wish, entry: Entry, *, generation: int, now_ms: int) -> int:
+def _due_after_edit(wish: WantedSchedule, entry: Entry, *, generation: int, now_ms: int) -> int:
     cadence = wish.cadence
     if entry.due_ms is not None and entry.due_ms <= now_ms:
         return entry.due_ms  # a firing is owed already: the edit must not lose it
@@ -235,13 +235,13 @@ def _due_after_edit(wish: Wish, entry: Entry, *, generation: int, now_ms: int) -
     return due_ms if due_ms != entry.last_due_ms else due_ms + cadence.every_ms  # fired a moment ago: not twice
 
 
-def _awaits_first(wish: Wish, entry: Entry, *, now_ms: int) -> bool:
+def _awaits_first(wish: WantedSchedule, entry: Entry, *, now_ms: int) -> bool:
     """Return whether the entry has not fired yet. Before its initial delay is over it may have had an extra run."""
     start_ms = wish.created_ms + wish.initial_delay_ms
     return entry.counter == 0 or (entry.last_due_ms is None and now_ms < start_ms + SLOT_MS)
 
 
-def _first_due_ms(wish: Wish, *, generation: int, now_ms: int) -> int:
+def _first_due_ms(wish: WantedSchedule, *, generation: int, now_ms: int) -> int:
     if wish.phase is not None:
         return _first_allotted_ms(wish.cadence, wish.phase, generation=generation, now_ms=now_ms)
     start_ms = wish.created_ms + wish.initial_delay_ms

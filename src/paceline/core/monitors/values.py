@@ -89,7 +89,7 @@ class Scheduler(msgspec.Struct, frozen=True):
     entry: Entry
 
 
-class Queue(msgspec.Struct, frozen=True):
+class RunQueue(msgspec.Struct, frozen=True):
     """A queue of runs: the checks that Paceline makes itself, or the outgoing runs of one owner, or of all.
 
     ``name`` is that of the outgoing queue; runs of other queues are not touched.
@@ -100,7 +100,7 @@ class Queue(msgspec.Struct, frozen=True):
     name: str = DEFAULT_QUEUE
 
 
-CHECKS = Queue(outgoing=False)
+CHECKS = RunQueue(outgoing=False)
 
 
 class Claimed(msgspec.Struct, frozen=True, gc=False):
@@ -129,7 +129,7 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
         return run_id(self.owner, self.monitor, generation=self.generation, counter=self.counter)
 
 
-class Order(Claimed, frozen=True, gc=False):
+class CheckOrder(Claimed, frozen=True, gc=False):
     """A check to be made now, with its target. A claimed run that needs no change is an order already."""
 
     if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from paceline.core.monitors.places import Seats, Wish
+from paceline.core.monitors.places import OwnerDemand, Seats
 
 ROUNDS_MAX = 32
 """Maximum number of rounds in one claim that offer the places owners cannot use, with full targets, to the others."""
@@ -24,7 +24,7 @@ Rank = tuple[int, int]
 """Due time and generation of a run: an owner's runs start in this order, whether they are new or come back."""
 
 
-class Waiting:
+class WaitingChecks:
     """Runs of checks by owner, each owner's by rank. The owner that has waited longest for a turn comes first.
 
     That is the one that was served longest ago; a new owner is behind all that wait. A run whose target is full steps
@@ -52,7 +52,7 @@ class Waiting:
         """Add runs among their owners' other runs, each at its rank. They are given as for ``add``."""
         for run, (owner, target) in runs:
             mine = self._owners.setdefault(owner, _Runs())
-            line = mine.aside.get(target, mine.line)
+            line = mine.blocked.get(target, mine.line)
             if line and rank(line[-1][1]) > rank(run):
                 line.insert(bisect_right(line, rank(run), key=lambda other: rank(other[1])), (owner, run, target))
             else:  # nearly always for new runs
@@ -75,7 +75,7 @@ class Waiting:
         chosen: list[Chosen] = []
         places: dict[tuple[str, str], int] = {}
         for runs in self._owners.values():
-            for waiting in runs.aside.values():
+            for waiting in runs.blocked.values():
                 chosen += waiting
             chosen += runs.line
         for owner, _, target in chosen:
@@ -96,7 +96,7 @@ class Waiting:
             wishes = self._wishes(asked, seats) if before else self._asked(seats)
             asked = [wish.owner for wish in wishes]
             if self._divide_targets(asked, seats):
-                wishes = [Wish(owner, self._owners[owner].wanted(owner, seats)) for owner in asked]
+                wishes = [OwnerDemand(owner, self._owners[owner].wanted(owner, seats)) for owner in asked]
             shares = seats.shares(wishes)
             served: set[str] = set()
             for owner, share in zip(asked, shares, strict=True):
@@ -116,39 +116,39 @@ class Waiting:
         """
         found: dict[tuple[str, str], str] = {}
         for owner, runs in islice(self._owners.items(), limit):
-            targets = islice(runs.aside, TARGETS_MAX)
+            targets = islice(runs.blocked, TARGETS_MAX)
             for target in ("", *targets) if runs.line else targets:
                 if reason := seats.why_waits(owner, target):
                     found[owner, target] = reason
         return found
 
-    def _asked(self, seats: Seats) -> list[Wish]:
+    def _asked(self, seats: Seats) -> list[OwnerDemand]:
         """Return owners in the order of their turns, and how many runs of each could start.
 
         Max-min shares go to those who have least. The first in turn mostly have nothing out: once there are as many of
         these as there is room, those behind them would get nothing.
         """
-        asked: list[Wish] = []
+        asked: list[OwnerDemand] = []
         without = 0
         for owner, runs in islice(self._owners.items(), OWNERS_MAX):
             wanted = runs.wanted(owner, seats)
-            asked.append(Wish(owner, wanted))
+            asked.append(OwnerDemand(owner, wanted))
             without += wanted > 0 and not seats.held_by(owner)
             if without >= seats.room and len(asked) >= OWNERS_MIN:
                 break
         return asked
 
-    def _wishes(self, owners: Sequence[str], seats: Seats) -> list[Wish]:
+    def _wishes(self, owners: Sequence[str], seats: Seats) -> list[OwnerDemand]:
         """Return what the asked owners still want."""
         left = ((owner, self._owners[owner].wanted(owner, seats)) for owner in owners if owner in self._owners)
-        return [Wish(owner, wanted) for owner, wanted in left if wanted]
+        return [OwnerDemand(owner, wanted) for owner, wanted in left if wanted]
 
     def _divide_targets(self, owners: Sequence[str], seats: Seats) -> bool:
         """Divide the places of the targets at which several of these owners wait. Return whether there are any."""
-        waiting: dict[str, list[Wish]] = {}
+        waiting: dict[str, list[OwnerDemand]] = {}
         for owner in owners:
-            for target, runs in islice(self._owners[owner].aside.items(), TARGETS_MAX):
-                waiting.setdefault(target, []).append(Wish(owner, len(runs)))
+            for target, runs in islice(self._owners[owner].blocked.items(), TARGETS_MAX):
+                waiting.setdefault(target, []).append(OwnerDemand(owner, len(runs)))
         shared = {target: wishes for target, wishes in waiting.items() if len(wishes) > 1}
         for target, wishes in shared.items():
             seats.divide(target, wishes)
@@ -169,40 +169,40 @@ class Waiting:
 
 
 class _Runs:
-    """Runs of one owner: in line, and aside because their target is full."""
+    """Runs of one owner: in line, and blocked because their target is full."""
 
     def __init__(self) -> None:
         self.line: deque[Chosen] = deque()
-        self.aside: dict[str, deque[Chosen]] = {}
+        self.blocked: dict[str, deque[Chosen]] = {}
         """Runs of full targets, by target."""
 
     def __bool__(self) -> bool:
-        return bool(self.line or self.aside)
+        return bool(self.line or self.blocked)
 
     def wanted(self, owner: str, seats: Seats) -> int:
         """Return how many could start, as far as is visible now: those in line for a full target are met later."""
-        line, aside = self.line, self.aside
+        line, blocked = self.line, self.blocked
         while line:
             target = line[0][2]
-            if target not in aside:
+            if target not in blocked:
                 if seats.room_at(owner, target) > 0:
                     break
-                aside[target] = deque()
-            aside[target].append(line.popleft())
+                blocked[target] = deque()
+            blocked[target].append(line.popleft())
         wanted = len(line)
-        if aside:
-            for target in islice(aside, TARGETS_MAX):
-                wanted += min(seats.room_at(owner, target), len(aside[target]))
+        if blocked:
+            for target in islice(blocked, TARGETS_MAX):
+                wanted += min(seats.room_at(owner, target), len(blocked[target]))
         return wanted
 
     def take(self, owner: str, share: int, seats: Seats) -> list[Chosen]:
-        """Remove and return up to ``share`` runs: those aside that have a place now, then those in line."""
-        line, aside = self.line, self.aside
-        if share == 1 and not aside and seats.room_at(owner, line[0][2]) > 0:  # usual if there are many owners
+        """Remove and return up to ``share`` runs: blocked ones that have a place now, then those in line."""
+        line, blocked = self.line, self.blocked
+        if share == 1 and not blocked and seats.room_at(owner, line[0][2]) > 0:  # usual if there are many owners
             run = line.popleft()
             seats.take(owner, run[2])
             return [run]
-        taken = self._take_aside(owner, share, seats) if aside else []
+        taken = self._take_blocked(owner, share, seats) if blocked else []
         room: dict[str, int] = {}
         left: dict[str, int] = {}
         while line and len(taken) < share:
@@ -210,29 +210,29 @@ class _Runs:
             target = run[2]
             free = left.get(target)
             if free is None:
-                # Runs of one target start in order: behind those that stepped aside for this target, if there are any.
-                free = room[target] = 0 if target in aside else seats.room_at(owner, target)
+                # Runs of one target start in order: behind the blocked ones of this target, if there are any.
+                free = room[target] = 0 if target in blocked else seats.room_at(owner, target)
             if free > 0:
                 taken.append(run)
                 left[target] = free - 1
             else:
                 left[target] = 0
-                aside.setdefault(target, deque()).append(run)
+                blocked.setdefault(target, deque()).append(run)
         for target, free in room.items():
             if free > left[target]:
                 seats.take(owner, target, free - left[target])
         return taken
 
-    def _take_aside(self, owner: str, share: int, seats: Seats) -> list[Chosen]:
+    def _take_blocked(self, owner: str, share: int, seats: Seats) -> list[Chosen]:
         taken: list[Chosen] = []
-        for target in list(islice(self.aside, TARGETS_MAX)):
+        for target in list(islice(self.blocked, TARGETS_MAX)):
             free = min(seats.room_at(owner, target), share - len(taken))
             if free <= 0:
                 continue
-            runs = self.aside.pop(target)
+            runs = self.blocked.pop(target)
             free = min(free, len(runs))
             taken += [runs.popleft() for _ in range(free)]
             seats.take(owner, target, free)
             if runs:
-                self.aside[target] = runs  # behind the others: they are asked in turn
+                self.blocked[target] = runs  # behind the others: they are asked in turn
         return taken

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from paceline.core.jobs.accounts import meter_name
 from paceline.core.verify.facts import AccountLimitFact, Fact, LimitFact, MeasurementFact, MeterFact, PostingFact
-from paceline.core.verify.verdict import Counterexample, Finding
+from paceline.core.verify.verdict import Counterexample, JudgeFinding
 
 JOB_ENDED = frozenset({"done", "failed", "cancelled"})
 STOPPED = 4
@@ -50,9 +50,9 @@ class BudgetJudge:
             case _:
                 pass
 
-    def finding(self) -> Finding:
+    def finding(self) -> JudgeFinding:
         self._end_measurement()
-        return Finding("within budget", self._judged, [*self._broken, *self._judge_meters()])
+        return JudgeFinding("within budget", self._judged, [*self._broken, *self._judge_meters()])
 
     def _post(self, posting: PostingFact) -> None:
         self._judged += 1

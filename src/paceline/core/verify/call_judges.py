@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from paceline.core.verify import evenly, lost, once, order
-from paceline.core.verify.calls import Books
+from paceline.core.verify.calls import DayAndProviderFacts
 from paceline.core.verify.facts import CallFact, DayFact, Fact, ProviderFact
 from paceline.core.verify.rules import Rules
-from paceline.core.verify.verdict import Counterexample, Finding
+from paceline.core.verify.verdict import Counterexample, JudgeFinding
 
 
 class CallJudges:
@@ -16,13 +16,13 @@ class CallJudges:
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._books = Books()
-        self._lost = lost.CallJudge(self._books, rules)
-        self._evenly = evenly.CallJudge(self._books, rules)
-        self._provider: tuple[once.CallJudge, order.CallJudge, evenly.RateJudge] | None = None
+        self._books = DayAndProviderFacts()
+        self._lost = lost.LostCallJudge(self._books, rules)
+        self._evenly = evenly.CallSpreadJudge(self._books, rules)
+        self._provider: tuple[once.CallOnceJudge, order.CallOrderJudge, evenly.RateJudge] | None = None
         self._suspects: list[tuple[int, Counterexample]] = []
 
-    def see(self, fact: Fact) -> Iterable[Finding]:
+    def see(self, fact: Fact) -> Iterable[JudgeFinding]:
         if isinstance(fact, CallFact):
             for judge in (*(self._provider or ()), self._lost, self._evenly):
                 judge.see(fact)
@@ -32,20 +32,20 @@ class CallJudges:
             findings = list(self._end_provider())
             self._books.providers[fact.number] = fact
             self._provider = (
-                once.CallJudge(self._books, self._rules),
-                order.CallJudge(fact, self._books, self._rules),
+                once.CallOnceJudge(self._books, self._rules),
+                order.CallOrderJudge(fact, self._books, self._rules),
                 evenly.RateJudge(fact, self._rules),
             )
             return findings
         return ()
 
-    def end(self) -> Iterator[Finding]:
+    def end(self) -> Iterator[JudgeFinding]:
         yield from self._end_provider()
         yield self._lost.finding()
         yield self._evenly.finding()
-        yield Finding("in order", 0, [one for day, one in self._suspects if day in self._evenly.plain])
+        yield JudgeFinding("in order", 0, [one for day, one in self._suspects if day in self._evenly.plain])
 
-    def _end_provider(self) -> Iterator[Finding]:
+    def _end_provider(self) -> Iterator[JudgeFinding]:
         if self._provider is None:
             return
         once_judge, order_judge, rate_judge = self._provider

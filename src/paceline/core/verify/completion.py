@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from paceline.core.verify.budget import JOB_ENDED
 from paceline.core.verify.facts import Fact, JobFact, MeasurementFact
-from paceline.core.verify.verdict import Counterexample, Finding
+from paceline.core.verify.verdict import Counterexample, JudgeFinding
 
 FAILED_AT_RIPE = frozenset({5, 6, 7})
 """RIPE's statuses "forced to stop", "no suitable probes" and "failed"."""
@@ -35,9 +35,9 @@ class CompletionJudge:
             case _:
                 pass
 
-    def finding(self) -> Finding:
+    def finding(self) -> JudgeFinding:
         self._end_job()
-        return Finding("nothing lost", self._judged, self._broken)
+        return JudgeFinding("nothing lost", self._judged, self._broken)
 
     def _add(self, fact: MeasurementFact) -> None:
         ended = fact.state in JOB_ENDED

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 from paceline.core.instants import to_text
-from paceline.core.verify.calls import CALL_ENDED, Books
+from paceline.core.verify.calls import CALL_ENDED, DayAndProviderFacts
 from paceline.core.verify.facts import CallFact, DayFact, ProviderFact
 from paceline.core.verify.rules import Rules
-from paceline.core.verify.verdict import Counterexample, Finding
+from paceline.core.verify.verdict import Counterexample, JudgeFinding
 
 RERUN = "~"
 BURST_US = 100_000
@@ -36,10 +36,10 @@ MOST = 0.9
 """Share of a day's runs on the grid above which the day was planned by it."""
 
 
-class CallJudge:
+class CallSpreadJudge:
     """Collects the due times and starts of each day, 20 bytes a run, and judges the days at the end."""
 
-    def __init__(self, books: Books, rules: Rules) -> None:
+    def __init__(self, books: DayAndProviderFacts, rules: Rules) -> None:
         self._books, self._rules = books, rules
         self._dues: dict[int, tuple[array[int], array[int], array[int]]] = {}
         self.plain: set[int] = set()
@@ -53,7 +53,7 @@ class CallJudge:
             first = call.attempt == 1 and call.state in CALL_ENDED and not call.follows
             starts.append(call.started_ms or 0 if first else 0)
 
-    def finding(self) -> Finding:
+    def finding(self) -> JudgeFinding:
         judged = 0
         broken: list[Counterexample] = []
         for number, (providers, dues, starts) in self._dues.items():
@@ -73,7 +73,7 @@ class CallJudge:
                 if all(_is_spread(some, n=len(slots)) for some in mine.values()):
                     self.plain.add(number)
                     broken += self._catching_up(day, zip(providers, dues, starts, strict=True), mine)
-        return Finding("evenly", judged, broken)
+        return JudgeFinding("evenly", judged, broken)
 
     def _catching_up(
         self, day: DayFact, runs: Iterable[tuple[int, int, int]], mine: dict[int, list[int]]
@@ -110,14 +110,14 @@ class RateJudge:
         if call.started_ms is not None and call.started_ms > self._from_ms:
             self._starts.append(call.started_ms)
 
-    def finding(self) -> Finding:
+    def finding(self) -> JudgeFinding:
         provider, clock = self._provider, self._rules.clock
         slack_us = (1 + provider.max_in_flight) * provider.rate_gap_us + BURST_US + 2_000 * clock.tolerance_ms
         at_ms = first_burst_ms(sorted(self._starts), gap_us=provider.rate_gap_us, slack_us=slack_us)
         if at_ms is None or clock.touches(provider.updated_ms, at_ms):
-            return Finding("evenly", len(self._starts))
+            return JudgeFinding("evenly", len(self._starts))
         says = f"calls of {provider.id} started faster than its rate allows, at {to_text(at_ms)}"
-        return Finding("evenly", len(self._starts), [Counterexample(says, (provider,))])
+        return JudgeFinding("evenly", len(self._starts), [Counterexample(says, (provider,))])
 
 
 def first_burst_ms(starts: Sequence[int], *, gap_us: int, slack_us: int) -> int | None:

@@ -19,7 +19,7 @@ from paceline.core.verify.absences import Absences
 from paceline.core.verify.facts import MonitorFact, RunFact
 from paceline.core.verify.life import ENDED, Life, run_name
 from paceline.core.verify.rules import Rules
-from paceline.core.verify.verdict import Counterexample, Finding
+from paceline.core.verify.verdict import Counterexample, JudgeFinding
 
 PASSES_MAX = 20
 """Maximum number of checks of one other user that may start meanwhile: more than there are processes that claim."""
@@ -70,13 +70,13 @@ class CheckJudge:
         if len(life.entries) == 1 and (life.entries[0].missed, life.entries[0].overlap) == ("skip", "skip"):
             self._note_waits(life, owner, target)
 
-    def finding(self) -> Finding:
+    def finding(self) -> JudgeFinding:
         if not self._waits:
-            return Finding("fair", self._judged)
+            return JudgeFinding("fair", self._judged)
         starts = _Starts(self._starts, self._ends, self._made, self._by, self._at)
         names = list(self._owners)
         broken = [found for wait in self._waits if (found := self._judge(wait, starts, names)) is not None]
-        return Finding("fair", self._judged, broken)
+        return JudgeFinding("fair", self._judged, broken)
 
     def _note_waits(self, life: Life, owner: int, target: int) -> None:
         """Note the runs that waited longer than a process may be held up between a claim and a start."""

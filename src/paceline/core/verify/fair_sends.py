@@ -17,7 +17,7 @@ from typing import NamedTuple
 from paceline.core.verify.absences import Absences
 from paceline.core.verify.facts import Fact, JobFact, MeasurementFact, PostingFact
 from paceline.core.verify.rules import Rules
-from paceline.core.verify.verdict import Counterexample, Finding
+from paceline.core.verify.verdict import Counterexample, JudgeFinding
 
 PASSES_MAX = 10
 SENDS_MAX = 10_000
@@ -72,14 +72,14 @@ class SendJudge:
             case _:
                 pass
 
-    def finding(self) -> Finding:
+    def finding(self) -> JudgeFinding:
         self._end_item()
         for times in (*self._own.values(), *self._refused.values()):
             times.sort()
         for sends in self._sends.values():
             sends.sort()
         broken = [found for waits in self._waits.values() for found in self._judge_user(waits)]
-        return Finding("fair", self._judged, broken)
+        return JudgeFinding("fair", self._judged, broken)
 
     def _end_item(self) -> None:
         job, item, tries = self._job, self._item, self._tries

@@ -13,15 +13,15 @@ from paceline.core.verify.cron_times import is_cron_time
 from paceline.core.verify.facts import EntryFact, RunFact
 from paceline.core.verify.life import Life, run_name
 from paceline.core.verify.rules import Rules
-from paceline.core.verify.verdict import Counterexample, Finding
+from paceline.core.verify.verdict import Counterexample, JudgeFinding
 
 RASTER_MS = 50
 
 
-def judge_life(life: Life, rules: Rules) -> Finding:
+def judge_life(life: Life, rules: Rules) -> JudgeFinding:
     """Judge the due times of a monitor's firings, and of its next one."""
     if len(life.entries) != 1:
-        return Finding("on the grid", 0)
+        return JudgeFinding("on the grid", 0)
     [entry] = life.entries
     firings = [run for run in life.runs if not run.extra and run.due_ms >= rules.since_ms]
     broken = [
@@ -40,7 +40,7 @@ def judge_life(life: Life, rules: Rules) -> Finding:
         judged += 1
         if not _fits(entry, entry.due_ms):
             broken.append(Counterexample(f"the next firing of {life.name} has left its grid", (entry,)))
-    return Finding("on the grid", judged, broken)
+    return JudgeFinding("on the grid", judged, broken)
 
 
 def _since_armed(entry: EntryFact, runs: list[RunFact], rules: Rules) -> Iterator[RunFact]:

@@ -23,7 +23,7 @@ from paceline.core.verify.fair_sends import SendJudge
 from paceline.core.verify.life import Life
 from paceline.core.verify.rules import Rules
 from paceline.core.verify.submissions import SubmissionJudge
-from paceline.core.verify.verdict import Finding
+from paceline.core.verify.verdict import JudgeFinding
 
 _LIFE_JUDGES = (once.judge_life, order.judge_life, grid.judge_life, lost.judge_life)
 
@@ -38,7 +38,7 @@ class LifeJudges:
         self._entries: list[EntryFact] = []
         self._runs: list[RunFact] = []
 
-    def see(self, fact: Fact) -> Iterable[Finding]:
+    def see(self, fact: Fact) -> Iterable[JudgeFinding]:
         if isinstance(fact, RunFact):  # nearly all facts are runs
             self._runs.append(fact)
         elif isinstance(fact, EntryFact):
@@ -49,10 +49,10 @@ class LifeJudges:
             return findings
         return ()
 
-    def end(self) -> Iterable[Finding]:
+    def end(self) -> Iterable[JudgeFinding]:
         return [*self._end_life(), self._fair.finding()]
 
-    def _end_life(self) -> Iterable[Finding]:
+    def _end_life(self) -> Iterable[JudgeFinding]:
         if self._monitor is None:
             return ()
         life = Life(self._monitor, tuple(self._entries), self._runs)
@@ -67,12 +67,12 @@ class JobJudges:
     def __init__(self, rules: Rules, absences: Absences) -> None:
         self._judges = (BudgetJudge(), CompletionJudge(), SubmissionJudge(), SendJudge(rules, absences))
 
-    def see(self, fact: Fact) -> Iterable[Finding]:
+    def see(self, fact: Fact) -> Iterable[JudgeFinding]:
         for judge in self._judges:
             judge.see(fact)
         return ()
 
-    def end(self) -> Iterable[Finding]:
+    def end(self) -> Iterable[JudgeFinding]:
         return [judge.finding() for judge in self._judges]
 
 
@@ -84,7 +84,7 @@ class Judges:
         self._lives, self._calls = LifeJudges(rules, self._absences), CallJudges(rules)
         self._jobs = JobJudges(rules, self._absences)
 
-    def see(self, fact: Fact) -> Iterable[Finding]:
+    def see(self, fact: Fact) -> Iterable[JudgeFinding]:
         if isinstance(fact, RunFact | EntryFact | MonitorFact):
             return self._lives.see(fact)
         if isinstance(fact, CallFact | DayFact | ProviderFact):
@@ -94,5 +94,5 @@ class Judges:
             return ()
         return self._jobs.see(fact)
 
-    def end(self) -> Iterable[Finding]:
+    def end(self) -> Iterable[JudgeFinding]:
         return [*self._lives.end(), *self._calls.end(), *self._jobs.end()]

@@ -6,19 +6,19 @@ from collections import Counter
 from collections.abc import Iterator
 
 from paceline.core.monitors.leases import EXPIRED
-from paceline.core.verify.calls import CALL_ENDED, CALL_WAITING, Books, call_name
+from paceline.core.verify.calls import CALL_ENDED, CALL_WAITING, DayAndProviderFacts, call_name
 from paceline.core.verify.facts import CallFact, Fact, RunFact
 from paceline.core.verify.life import ENDED, Life, run_name
 from paceline.core.verify.rules import Rules
-from paceline.core.verify.verdict import Counterexample, Finding
+from paceline.core.verify.verdict import Counterexample, JudgeFinding
 
 WAITING = frozenset({"waiting", "later", "parked", "held", "retry", "out"})
 
 
-def judge_life(life: Life, rules: Rules) -> Finding:
+def judge_life(life: Life, rules: Rules) -> JudgeFinding:
     """Judge the definition, the entry and the runs of a monitor."""
     broken = [*_definition(life), *_gaps(life, rules), *_each(life, rules), *_health(life)]
-    return Finding("nothing lost", 1 + len(life.runs), broken)
+    return JudgeFinding("nothing lost", 1 + len(life.runs), broken)
 
 
 def _definition(life: Life) -> Iterator[Counterexample]:
@@ -93,10 +93,10 @@ def _health(life: Life) -> Iterator[Counterexample]:
         yield Counterexample(f"{run_name(life, newest)} went well, and is remembered as a failure", facts)
 
 
-class CallJudge:
+class LostCallJudge:
     """Judges the runs of all providers: each is at a place, and a day has as many as were made for it."""
 
-    def __init__(self, books: Books, rules: Rules) -> None:
+    def __init__(self, books: DayAndProviderFacts, rules: Rules) -> None:
         self._books, self._rules = books, rules
         self._judged = 0
         self._counts: Counter[int] = Counter()
@@ -118,8 +118,8 @@ class CallJudge:
         if call.dead and call.state not in ("failed", "unknown"):
             self._broken.append(Counterexample(f"{name} is {call.state} and a dead letter", (call,)))
 
-    def finding(self) -> Finding:
-        return Finding("nothing lost", self._judged + len(self._books.days), [*self._broken, *self._days()])
+    def finding(self) -> JudgeFinding:
+        return JudgeFinding("nothing lost", self._judged + len(self._books.days), [*self._broken, *self._days()])
 
     def _days(self) -> Iterator[Counterexample]:
         """Judge that no run of a day is gone before its day is over and the run ended long enough ago."""

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from paceline.core.verify.calls import Books, call_name
+from paceline.core.verify.calls import DayAndProviderFacts, call_name
 from paceline.core.verify.facts import CallFact, RunFact
 from paceline.core.verify.life import ENDED, Life, run_name
 from paceline.core.verify.rules import Rules
-from paceline.core.verify.verdict import Counterexample, Finding
+from paceline.core.verify.verdict import Counterexample, JudgeFinding
 
 LEASE_MS_MIN = 1_000
 """Shortest possible lease: a run whose lease ends at once is handed out twice at a time."""
 
 
-def judge_life(life: Life, rules: Rules) -> Finding:
+def judge_life(life: Life, rules: Rules) -> JudgeFinding:
     """Judge the entry and the runs of a monitor."""
     broken = [*_entry(life), *_twins(life, rules), *_each(life, rules)]
-    return Finding("once", len(life.entries) + len(life.runs), broken)
+    return JudgeFinding("once", len(life.entries) + len(life.runs), broken)
 
 
 def _entry(life: Life) -> Iterator[Counterexample]:
@@ -80,10 +80,10 @@ def _later_attempt(life: Life, run: RunFact, rules: Rules) -> Iterator[Counterex
         yield Counterexample(says, (life.monitor, run))
 
 
-class CallJudge:
+class CallOnceJudge:
     """Judges the runs of one provider: each is at one place, which is the one that the ledger has."""
 
-    def __init__(self, books: Books, rules: Rules) -> None:
+    def __init__(self, books: DayAndProviderFacts, rules: Rules) -> None:
         self._books, self._rules = books, rules
         self._judged = 0
         self._broken: list[Counterexample] = []
@@ -104,5 +104,5 @@ class CallJudge:
                 self._broken.append(Counterexample(f"{name} is out under a lease of {lease_ms} ms", (call,)))
         self._before = call
 
-    def finding(self) -> Finding:
-        return Finding("once", self._judged, self._broken)
+    def finding(self) -> JudgeFinding:
+        return JudgeFinding("once", self._judged, self._broken)

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from heapq import heappop, heappush
 from itertools import pairwise
 
-from paceline.core.verify.calls import CALL_ENDED, Books, call_name
+from paceline.core.verify.calls import CALL_ENDED, DayAndProviderFacts, call_name
 from paceline.core.verify.facts import CallFact, ProviderFact, RunFact
 from paceline.core.verify.life import ENDED, Life, run_name
 from paceline.core.verify.rules import Rules
-from paceline.core.verify.verdict import Counterexample, Finding
+from paceline.core.verify.verdict import Counterexample, JudgeFinding
 
 
-def judge_life(life: Life, rules: Rules) -> Finding:
+def judge_life(life: Life, rules: Rules) -> JudgeFinding:
     """Judge the runs of a monitor: each by itself, and each with the one after it."""
     runs = [run for run in life.runs if run.due_ms >= rules.since_ms]
     broken: list[Counterexample] = []
@@ -22,7 +22,7 @@ def judge_life(life: Life, rules: Rules) -> Finding:
         broken += _times(life, run, rules)
     for first, second in pairwise(runs):
         broken += _pair(life, first, second, rules)
-    return Finding("in order", len(runs), broken)
+    return JudgeFinding("in order", len(runs), broken)
 
 
 def _times(life: Life, run: RunFact, rules: Rules) -> Iterator[Counterexample]:
@@ -64,7 +64,7 @@ def _overlap(started_ms: int, ended_ms: int, rules: Rules) -> bool:
     return rules.clock.is_before(started_ms, ended_ms) and not rules.clock.touches(started_ms, ended_ms)
 
 
-class CallJudge:
+class CallOrderJudge:
     """Judges the runs of one provider: none starts before it is due, and no more are out at once than are allowed.
 
     With one place, the runs of a day start in due order. A run of a record that comes after another may be passed, and
@@ -72,7 +72,7 @@ class CallJudge:
     from the others by their grid (``evenly``).
     """
 
-    def __init__(self, provider: ProviderFact, books: Books, rules: Rules) -> None:
+    def __init__(self, provider: ProviderFact, books: DayAndProviderFacts, rules: Rules) -> None:
         self._provider, self._books, self._rules = provider, books, rules
         self._judged = 0
         self._broken: list[Counterexample] = []
@@ -114,8 +114,8 @@ class CallJudge:
             says = f"{names} started in another order than they were due"
             self.suspects.append((call.day, Counterexample(says, (before, call))))
 
-    def finding(self) -> Finding:
-        return Finding("in order", self._judged, [*self._broken, *self._crowd()])
+    def finding(self) -> JudgeFinding:
+        return JudgeFinding("in order", self._judged, [*self._broken, *self._crowd()])
 
     def _crowd(self) -> Iterator[Counterexample]:
         """Walk along the starts and count calls that had not ended; yield the first time that they were too many."""

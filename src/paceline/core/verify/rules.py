@@ -11,7 +11,7 @@ TOLERANCE_MS = 1_000
 """Tolerance of times: a smaller correction of a clock is no step back and is not noted."""
 
 
-class Clock:
+class RepeatedSpans:
     """Spans of time that the clock showed more than once. Merged where they touch."""
 
     def __init__(self, set_backs: Iterable[SetBackFact] = (), *, apart_ms: int = 0) -> None:
@@ -53,4 +53,4 @@ class Rules(NamedTuple):
     keep_ms: int = 0
     expire_ms: int = 0
     lease_ms: int = 180_000
-    clock: Clock = Clock()
+    clock: RepeatedSpans = RepeatedSpans()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from paceline.core.verify.facts import Fact, JobFact, StrayFact
-from paceline.core.verify.verdict import Counterexample, Finding
+from paceline.core.verify.verdict import Counterexample, JudgeFinding
 
 
 class SubmissionJudge:
@@ -25,8 +25,8 @@ class SubmissionJudge:
             case _:
                 pass
 
-    def finding(self) -> Finding:
-        return Finding("once", self._judged, self._broken)
+    def finding(self) -> JudgeFinding:
+        return JudgeFinding("once", self._judged, self._broken)
 
     def _see_job(self, job: JobFact) -> None:
         if job.digest and not job.key and not job.purged:

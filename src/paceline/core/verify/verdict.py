@@ -22,7 +22,7 @@ class Counterexample(NamedTuple):
     lines: tuple[Fact, ...]
 
 
-class Finding(NamedTuple):
+class JudgeFinding(NamedTuple):
     """Result of one judge for one group of facts. ``judged``: how many facts it looked at."""
 
     promise: Promise
@@ -49,7 +49,7 @@ class Court:
     def __init__(self) -> None:
         self._verdicts = {promise: Verdict(promise) for promise in PROMISES}
 
-    def hear(self, findings: Iterable[Finding]) -> None:
+    def hear(self, findings: Iterable[JudgeFinding]) -> None:
         for finding in findings:
             before = self._verdicts[finding.promise]
             smallest = before.smallest

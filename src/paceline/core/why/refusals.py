@@ -19,7 +19,7 @@ TITLE_CHARS_MAX = 100
 _NAME = re.compile(r"([^/#]{1,300})/refused(?:#([0-9]{1,12}))?", re.ASCII)
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class JobRefusal(msgspec.Struct, frozen=True):
     """A job that was not admitted. ``left`` and ``limit`` are its user's credits of the day at that time."""
 
     number: int
@@ -37,7 +37,7 @@ class Refusals(msgspec.Struct, frozen=True):
     """Newest refusals of a user, the oldest first. ``last`` is the number of the newest, even if that is gone."""
 
     last: int = 0
-    kept: tuple[Refusal, ...] = ()
+    kept: tuple[JobRefusal, ...] = ()
 
 
 class RefusalName(NamedTuple):
@@ -57,7 +57,7 @@ def parse_refusal_id(text: str) -> RefusalName | None:
     return None if match is None else RefusalName(unquote(match[1]), None if match[2] is None else int(match[2]))
 
 
-def with_refusal(known: Refusals, new: Refusal) -> Refusals:
+def with_refusal(known: Refusals, new: JobRefusal) -> Refusals:
     """Return the user's refusals with a new one, which gets the next number; old ones and those beyond the limit go."""
     number = known.last + 1
     young = [one for one in known.kept if 0 <= new.at_ms - one.at_ms < KEPT_MS]
@@ -65,7 +65,7 @@ def with_refusal(known: Refusals, new: Refusal) -> Refusals:
     return Refusals(number, kept[-KEPT_MAX:])
 
 
-def find_refusal(known: Refusals, name: RefusalName, *, since_ms: int, now_ms: int) -> Refusal | None:
+def find_refusal(known: Refusals, name: RefusalName, *, since_ms: int, now_ms: int) -> JobRefusal | None:
     """Return the refusal of this name, if it is kept and came since ``since_ms``.
 
     Earlier ones may be of another user of the same name.
@@ -75,7 +75,7 @@ def find_refusal(known: Refusals, name: RefusalName, *, since_ms: int, now_ms: i
     return found if found is not None and found.at_ms >= since_ms and now_ms - found.at_ms < KEPT_MS else None
 
 
-def why_refused(owner: str, refusal: Refusal, budget: Budget) -> Why:
+def why_refused(owner: str, refusal: JobRefusal, budget: Budget) -> Why:
     """Return why the job was refused, and whether it would be admitted now. ``budget``: the user's current day."""
     never = refusal.cost > refusal.limit
     named = f" {refusal.title!r}" if refusal.title else ""
@@ -86,7 +86,7 @@ def why_refused(owner: str, refusal: Refusal, budget: Budget) -> Why:
     return Why(refusal_id(owner, refusal.number), "refused", (then, _now(owner, refusal, budget)))
 
 
-def _now(owner: str, refusal: Refusal, budget: Budget) -> Link:
+def _now(owner: str, refusal: JobRefusal, budget: Budget) -> Link:
     if refusal.cost <= budget.left:
         text = f"It would be admitted now: {budget.left:,} credits are left of the day."
         return Link("budget", text, None, None, "its user: submit it again")

@@ -13,12 +13,12 @@ from typing import NamedTuple
 from paceline.core.jobs.atlas import ONEOFF_MS, STOP_DEADLINE_MS, expected_end_ms
 from paceline.core.jobs.cost import Cost
 from paceline.core.jobs.measurement import is_oneoff, span_s
-from paceline.core.jobs.meters import DAY_MS, MINUTE_MS, NEVER_MS, Meter, Release, used
+from paceline.core.jobs.meters import DAY_MS, MINUTE_MS, NEVER_MS, Meter, MeterRelease, used
 from paceline.core.jobs.pool import PASSED_MS_MAX, Account, bar_of
 from paceline.core.jobs.values import StoredMeasurement
 from paceline.core.leases import POST_MS_MAX, SEND_LEASE_MS
 from paceline.core.why.chain import Eta
-from paceline.core.why.send_line import LINE_EACH_MAX, SendLine, Waiting, in_order, place_of
+from paceline.core.why.send_line import LINE_EACH_MAX, SendLine, WaitingSend, in_order, place_of
 
 EARLY_MS = 60_000
 """Time by which a slot may come back early: RIPE was seen to give back the slot of a one-off after 589 seconds."""
@@ -51,7 +51,7 @@ class SendForecast:
         self._late: dict[int, _LatePlay] = {}
         self._soon: dict[int, _SoonPlay] = {}
 
-    def eta(self, one: Waiting) -> Eta | None:
+    def eta(self, one: WaitingSend) -> Eta | None:
         """Return when it is sent. None: nothing known would end its wait, or its stop time comes first."""
         found = self._eta(one)
         if found is None or one.stop_ms is None:
@@ -59,7 +59,7 @@ class SendForecast:
         last_ms = one.stop_ms - 1
         return Eta(found.from_ms, min(found.to_ms, last_ms)) if found.from_ms <= last_ms else None
 
-    def _eta(self, one: Waiting) -> Eta | None:
+    def _eta(self, one: WaitingSend) -> Eta | None:
         line, now_ms = self._line, self._now_ms
         paused_ms = line.paused.until_ms if line.paused is not None else 0
         start_ms = max(one.open_ms, paused_ms, now_ms)
@@ -70,7 +70,7 @@ class SendForecast:
         if self._is_ample(one):
             return Eta(soon_ms, max(soon_ms, self._in_turn_ms(one, start_ms)))
         equal = self._is_equal(one)
-        count = self._most_before(one) if equal else line.queued + line.aside - 1
+        count = self._most_before(one) if equal else line.queued + line.not_queued - 1
         late_ms = self._play(start_ms).at(count, one.cost)
         if late_ms is None:
             return None
@@ -80,12 +80,12 @@ class SendForecast:
             late_ms += self._packed_ms(one)
         return Eta(soon_ms, max(soon_ms, late_ms))
 
-    def _in_turn_ms(self, one: Waiting, start_ms: int) -> int:
+    def _in_turn_ms(self, one: WaitingSend, start_ms: int) -> int:
         """Return the latest send time if there is room for all: after the sends before it."""
         busy_ms = LOST_MS if self._line.sending else 0
         return start_ms + busy_ms + self._most_before(one) * POST_MS_MAX
 
-    def _most_before(self, one: Waiting) -> int:
+    def _most_before(self, one: WaitingSend) -> int:
         """Return how many sends may come before it, if all have room.
 
         A measurement that comes back to the queue takes its old place, and may be of the same user. Of a user's
@@ -94,14 +94,14 @@ class SendForecast:
         """
         line = self._line
         own = next((user for user in line.users if user.owner == one.owner), None)
-        before, aside = one.before, line.aside - one.parked
+        before, not_queued = one.before, line.not_queued - one.parked
         if own is not None and any(item.cost != one.cost for item in own.first):
             before = max(before, own.queued - (not one.parked))
         passed = sum(item.passed_ms is not None for item in self._items if item.owner != one.owner)
-        hidden = line.unread if before + aside or own is None else 0
-        return place_of(line, one.owner, before + aside) + aside + passed + hidden
+        hidden = line.unread if before + not_queued or own is None else 0
+        return place_of(line, one.owner, before + not_queued) + not_queued + passed + hidden
 
-    def _packed_ms(self, one: Waiting) -> int:
+    def _packed_ms(self, one: WaitingSend) -> int:
         """Return how much longer it may wait beside others of another size: until an account is free of them.
 
         Those may go to the account that it would fit into; after a while room is kept free for it.
@@ -112,7 +112,7 @@ class SendForecast:
         ample = any(results <= room.results and spend <= room.credits and not room.account.barred for room in rooms)
         return longest_ms + PASSED_MS_MAX + (0 if ample else DAY_MS + MINUTE_MS)
 
-    def _is_ample(self, one: Waiting) -> bool:
+    def _is_ample(self, one: WaitingSend) -> bool:
         """Return whether one account has room for everything that waits, so that nothing waits for an account."""
         line = self._line
         slots, results, spend = self._total(one)
@@ -122,22 +122,22 @@ class SendForecast:
             if room.closed_until_ms <= self._now_ms and not room.account.barred
         )
 
-    def _total(self, one: Waiting) -> tuple[int, int, int]:
+    def _total(self, one: WaitingSend) -> tuple[int, int, int]:
         """Return how much all waiting measurements can take of an account: slots, results and credits."""
         costs = [item.cost for item in self._items]
         most = _most([*costs, one.cost])
-        unknown = max(self._line.queued + self._line.aside + 1 - len(costs), 0)
+        unknown = max(self._line.queued + self._line.not_queued + 1 - len(costs), 0)
         amounts = zip(_need(most), *(_need(cost) for cost in costs), strict=True)
         slots, results, spend = (unknown * each + sum(known) for each, *known in amounts)
         return slots, results, spend
 
-    def _is_equal(self, one: Waiting) -> bool:
+    def _is_equal(self, one: WaitingSend) -> bool:
         """Return whether all measurements that were read take the same of an account: then none passes another."""
         barred = any(account.barred for account in self._accounts)
         need = _need(one.cost)
         return not barred and all(_need(item.cost) == need and item.passed_ms is None for item in self._items)
 
-    def _slot_ms(self, one: Waiting) -> int:
+    def _slot_ms(self, one: WaitingSend) -> int:
         """Return when it and those before it can have a slot at the earliest, over the slots of all accounts.
 
         0 if it is not sure how many are sent before it, or how long these keep their slots.
@@ -312,7 +312,7 @@ def _is_plain(item: StoredMeasurement) -> bool:
     return once and all(stop is None for _, stop in spans)
 
 
-def _soonest_ms(account: Account, one: Waiting, now_ms: int) -> int:
+def _soonest_ms(account: Account, one: WaitingSend, now_ms: int) -> int:
     """Return when the account may have room for it at the earliest; NEVER_MS: not as far as is known.
 
     Holds of a day may be refunded at any time, and use by others is known only as of the last reading.
@@ -329,7 +329,7 @@ def _soonest_ms(account: Account, one: Waiting, now_ms: int) -> int:
     return max(found)
 
 
-def _room_ms(limit: int, need: int, backs: list[tuple[int, int]] | list[tuple[int, int] | Release]) -> int:
+def _room_ms(limit: int, need: int, backs: list[tuple[int, int]] | list[tuple[int, int] | MeterRelease]) -> int:
     """Return when ``need`` is free, if ``backs`` are the amounts that come free and when, in order."""
     if need > limit:
         return NEVER_MS

@@ -21,15 +21,15 @@ PLACES_MAX = 10_000
 class SendLine(NamedTuple):
     """Measurements that wait to be sent: ``users`` in the order of turns.
 
-    ``unread``: how many measurements of users behind those are queued. ``aside``: how many are parked or unknown, and
-    may come back to the queue. ``sending``: how many are on their way. ``paused``: RIPE's newest pause for everybody.
-    ``gated``: True if a target of a measurement that was read is full.
+    ``unread``: how many measurements of users behind those are queued. ``not_queued``: how many are parked or unknown,
+    and may come back to the queue. ``sending``: how many are on their way. ``paused``: RIPE's newest pause for
+    everybody. ``gated``: True if a target of a measurement that was read is full.
     """
 
     users: Sequence[QueuedUser]
     pool: Pool
     unread: int = 0
-    aside: int = 0
+    not_queued: int = 0
     sending: int = 0
     paused: Gate | None = None
     gated: bool = False
@@ -39,7 +39,7 @@ class SendLine(NamedTuple):
         return self.unread + sum(user.queued for user in self.users)
 
 
-class Waiting(NamedTuple):
+class WaitingSend(NamedTuple):
     """A measurement that is to be sent, or the next one of a job.
 
     ``before``: how many of the same user are queued before it. ``open_ms``: its earliest send, if it is parked or its
@@ -57,14 +57,14 @@ class Waiting(NamedTuple):
     stop_ms: int | None = None
 
 
-def waiting_of(item: StoredMeasurement, before: int, targets: Sequence[Gate], *, now_ms: int) -> Waiting:
+def waiting_of(item: StoredMeasurement, before: int, targets: Sequence[Gate], *, now_ms: int) -> WaitingSend:
     """Return the facts of a queued or parked measurement. ``targets``: the gates of its targets."""
     closed = closed_gate(targets, now_ms=now_ms)
     parked_ms = item.next_ms if item.state == "parked" and item.next_ms is not None else 0
     open_ms = max(parked_ms, closed.until_ms if closed is not None else 0)
     types, stop_ms = kinds_of(item.measurement), stops_ms(item.measurement)
     passed = item.passed_ms is not None
-    return Waiting(item.owner, before, item.cost, types, open_ms, item.state == "parked", passed, stop_ms)
+    return WaitingSend(item.owner, before, item.cost, types, open_ms, item.state == "parked", passed, stop_ms)
 
 
 def place_of(line: SendLine, owner: str, before: int) -> int:

@@ -140,7 +140,7 @@ async def _quote(call: Call, owner: str) -> Answer:
     return json_answer(200, JobQuote(quote.cost, quote.budget.left, quote.measurements, quote.fits, resets_at))
 
 
-def _accepted(submitted: submit.Submitted) -> Answer:
+def _accepted(submitted: submit.SubmittedJob) -> Answer:
     job = submitted.job
     location: Header = (b"location", f"/v1/jobs/{job.id}".encode())
     accepted = JobAccepted(job.id, job.reserved, submitted.budget.left, job.measurements, submitted.again)

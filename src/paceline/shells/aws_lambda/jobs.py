@@ -24,7 +24,7 @@ from paceline.shells.daemon.jobs import LOOK_MS, SEND_S, Dispatcher, Follower, w
 from paceline.shells.daemon.webhooks import Webhooks
 from paceline.steps.alerts.deliver import Message
 from paceline.steps.jobs.dispatch import DispatchSettings
-from paceline.steps.jobs.webhook import Hook
+from paceline.steps.jobs.webhook import WebhookTry
 from paceline.wiring import open_atlas, open_caller, open_messenger
 
 TURNS_MAX = 1_000
@@ -139,7 +139,7 @@ def _alerts() -> InFlight[Message, CallResult]:
 
 
 @cache
-def _webhooks() -> InFlight[Hook, CallResult]:
+def _webhooks() -> InFlight[WebhookTry, CallResult]:
     system = engine().system
     webhooks = Webhooks(system, open_caller(system.settings, system.clock), loop_metrics(), chance=chance)
     return InFlight(webhooks, clock=system.clock, remote=system.traits.remote)

@@ -16,7 +16,7 @@ from paceline.steps.batches.deletion import go_on_deleting
 from paceline.steps.history.notes import note_retention
 from paceline.steps.monitors.look_after import LateReport, close_hours, is_any_late, tell_late
 from paceline.steps.upkeep.clock import watch_clock
-from paceline.steps.upkeep.purge import Walk, purge, purge_calls, purge_jobs
+from paceline.steps.upkeep.purge import PurgeWalk, purge, purge_calls, purge_jobs
 from paceline.steps.upkeep.recount import RecountReport, recount_phases
 
 PAGE_S = 60.0
@@ -80,12 +80,12 @@ def _health(now: Engine, time: Time) -> dict[str, int]:
     told = 0
     while late.after is not None and time.left_s > PAGE_S:
         late = tell_late(now.store, after=late.after, now_ms=now.now_ms())
-        told += late.told
+        told += late.reported
     return {"flapping": flapping, "late": told}
 
 
 def _calls(now: Engine, time: Time) -> int:
-    settings, walk = now.system.settings, Walk()
+    settings, walk = now.system.settings, PurgeWalk()
     keep_ms, dead_keep_ms = duration_ms(settings.runs_keep), duration_ms(settings.dead_keep)
     while not walk.over and time.left_s > PAGE_S:
         walk = purge_calls(now.store, walk, keep_ms=keep_ms, dead_keep_ms=dead_keep_ms, now_ms=now.now_ms())

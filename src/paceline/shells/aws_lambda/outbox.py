@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from paceline.ports.queue_messages import CallWake, CheckWake, Letter, Look, Release, Start, delay_s, write
+from paceline.ports.queue_messages import (
+    CallWake,
+    CheckWake,
+    Letter,
+    MinuteWake,
+    ProviderRelease,
+    Start,
+    delay_s,
+    write,
+)
 from paceline.ports.queued import MessageQueues
 
 TICKS = "ticks"
@@ -17,13 +26,13 @@ class Outbox:
     def __init__(self, post: MessageQueues) -> None:
         self._post = post
 
-    def wake(self, wakes: Iterable[CheckWake | CallWake | Look]) -> None:
+    def wake(self, wakes: Iterable[CheckWake | CallWake | MinuteWake]) -> None:
         """Sends wakes to ``runs.fifo``: without a delay, and with one group for each monitor or provider."""
         letters = [Letter(write(wake), group=wake.group, once=wake.once) for wake in dict.fromkeys(wakes)]
         if letters:
             self._post.send(RUNS_FIFO, letters)
 
-    def later(self, ticks: Iterable[Release | Start], *, now_ms: int) -> None:
+    def later(self, ticks: Iterable[ProviderRelease | Start], *, now_ms: int) -> None:
         """Sends messages to ``ticks`` with a delay, which a FIFO queue cannot have for single messages."""
         letters = [Letter(write(one), delay_s=delay_s(one.at, now_ms)) for one in dict.fromkeys(ticks)]
         if letters:

@@ -2,8 +2,8 @@
 
 A message does not order a send: the claim decides which runs may start, in which order, and how many. So a message that
 comes twice, or late, or for a run that another function took, finds nothing to do. It says where to look, so that not
-every message makes a search through everything. Once a minute a Look searches everywhere, for runs whose own message
-was lost.
+every message makes a search through everything. Once a minute a MinuteWake searches everywhere, for runs whose own
+message was lost.
 """
 
 from __future__ import annotations
@@ -21,15 +21,23 @@ from paceline.core.batches.calls import CallResult
 from paceline.core.batches.provider import TIMEOUT_MS_MAX
 from paceline.core.monitors.outcome import Retry
 from paceline.core.monitors.places import ceiling_of
-from paceline.core.monitors.values import Finished, Order, Settlement
-from paceline.ports.queue_messages import DELAY_MS_MAX, CallWake, CheckWake, Look, Release, Start, read_wake
+from paceline.core.monitors.values import CheckOrder, Finished, Settlement
+from paceline.ports.queue_messages import (
+    DELAY_MS_MAX,
+    CallWake,
+    CheckWake,
+    MinuteWake,
+    ProviderRelease,
+    Start,
+    read_wake,
+)
 from paceline.shells.aws_lambda.carry_out import carry_out, loop_metrics
 from paceline.shells.aws_lambda.runtime import Engine, Event, answer, chance, engine, logger, time_of
 from paceline.shells.aws_lambda.ticks import release_or_tell
 from paceline.shells.daemon.batches import Calls
 from paceline.shells.daemon.in_flight import Found, InFlight
 from paceline.shells.daemon.monitors import Checks
-from paceline.steps.batches.call import Sent, make_calls
+from paceline.steps.batches.call import SentCall, make_calls
 from paceline.steps.monitors.send import make_orders
 from paceline.wiring import System, open_caller, open_provider
 
@@ -47,7 +55,7 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
     wakes = [wake for status, wake, _ in done if status == "success"]
     generations = {wake.generation for wake in wakes if isinstance(wake, CheckWake)}
     providers = {wake.provider for wake in wakes if isinstance(wake, CallWake)}
-    everywhere = any(isinstance(wake, Look) for wake in wakes)
+    everywhere = any(isinstance(wake, MinuteWake) for wake in wakes)
     loops: list[InFlight[Any, Any]] = []
     if generations or everywhere:
         loops.append(_checks().among(None if everywhere else generations))
@@ -60,7 +68,7 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
     return answer(processor)
 
 
-def _wake(record: SQSRecord) -> CheckWake | CallWake | Look:
+def _wake(record: SQSRecord) -> CheckWake | CallWake | MinuteWake:
     return read_wake(record.body)
 
 
@@ -68,7 +76,7 @@ def follow_up(now: Engine, providers: set[int]) -> None:
     """Sends a message for the next run of these providers, at once or when it is due."""
     horizon_ms = now.now_ms() + DELAY_MS_MAX
     ready = now.store.ready_of(providers) if providers else {}
-    release_or_tell(now, [Release(one, at) for one, at in sorted(ready.items()) if at <= horizon_ms])
+    release_or_tell(now, [ProviderRelease(one, at) for one, at in sorted(ready.items()) if at <= horizon_ms])
 
 
 class SomeChecks(Checks):
@@ -81,12 +89,12 @@ class SomeChecks(Checks):
         self._generations: Collection[int] | None = None
         self._loop = InFlight(self, clock=system.clock, remote=system.traits.remote)
 
-    def among(self, generations: Collection[int] | None) -> InFlight[Order, Finished]:
+    def among(self, generations: Collection[int] | None) -> InFlight[CheckOrder, Finished]:
         """Returns the loop that looks for checks of these monitors alone; None: of all."""
         self._generations = generations
         return self._loop
 
-    def try_again(self, failed: Sequence[tuple[Order, Settlement]]) -> None:
+    def try_again(self, failed: Sequence[tuple[CheckOrder, Settlement]]) -> None:
         """Sends a message for each retry, delayed until its pause is over."""
         starts = [
             Start(order.generation, order.counter, one.outcome.not_before_ms, order.attempt + 1)
@@ -95,12 +103,12 @@ class SomeChecks(Checks):
         ]
         release_or_tell(engine(), starts)
 
-    def claim(self, room: int, ended: Sequence[tuple[Order, Finished]], *, told: bool) -> Found[Order]:
+    def claim(self, room: int, ended: Sequence[tuple[CheckOrder, Finished]], *, told: bool) -> Found[CheckOrder]:
         """Claims at once, without asking when the next check is due: the message says that there is one."""
         del told
         return super().claim(room, ended, told=True)
 
-    def _claimed(self, **terms: Any) -> list[Order]:
+    def _claimed(self, **terms: Any) -> list[CheckOrder]:
         if self._generations is None:
             return super()._claimed(**terms)
         claimed = self._store.claim_checks_of(self._generations, **terms)
@@ -118,7 +126,7 @@ class SomeCalls(Calls):
         self._providers: Collection[int] | None = None
         self._loop = InFlight(self, clock=system.clock, remote=system.traits.remote)
 
-    def among(self, providers: Collection[int] | None) -> InFlight[Sent, CallResult]:
+    def among(self, providers: Collection[int] | None) -> InFlight[SentCall, CallResult]:
         """Returns the loop that looks for calls to these providers alone; None: to all."""
         self._providers = providers
         return self._loop
@@ -128,7 +136,7 @@ class SomeCalls(Calls):
             return super()._next_ms()
         return min(self._store.ready_of(self._providers).values(), default=None)
 
-    def _claimed(self, **terms: int) -> list[Sent]:
+    def _claimed(self, **terms: int) -> list[SentCall]:
         if self._providers is None:
             return super()._claimed(**terms)
         claimed = self._store.claim_calls_of(self._providers, **terms)

@@ -6,7 +6,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
-from paceline.ports.queue_messages import Look, Release
+from paceline.ports.queue_messages import MinuteWake, ProviderRelease
 from paceline.shells.aws_lambda.runtime import Engine, Event, engine, logger
 from paceline.shells.aws_lambda.ticks import LOOK_MS, release, release_or_tell
 from paceline.steps.monitors.look_after import LateReport, is_any_late, tell_late
@@ -28,7 +28,7 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
     reacted = react_to_all(now.store, now_ms=now_ms)
     swept = now.store.sweep_alarms(now_ms=now_ms)
     released = release_ready(now) + release_work(now)
-    now.outbox.wake([Look(now_ms // LOOK_MS)])
+    now.outbox.wake([MinuteWake(now_ms // LOOK_MS)])
     told = tell_late_runs(now)
     report = {"reacted": reacted.reacted, "armed": swept.armed, "late": swept.late, "released": released, "told": told}
     logger.info("swept", extra=report)
@@ -46,17 +46,17 @@ def tell_late_runs(now: Engine) -> int:
         if late.after is None:
             break
         late = tell_late(now.store, after=late.after, now_ms=now_ms)
-        told += late.told
+        told += late.reported
     return told
 
 
 def release_ready(now: Engine) -> int:
     """Sends messages for providers that may start a run before the next sweep. Returns how many may start one now."""
     ready = now.store.ready_lanes(until_ms=now.now_ms() + AHEAD_MS)
-    return release(now, [Release(provider, at) for provider, at in ready])
+    return release(now, [ProviderRelease(provider, at) for provider, at in ready])
 
 
 def release_work(now: Engine) -> int:
     """Like ``release_ready``, for providers whose runs are for workers: the workers are told what may start now."""
     ready = now.store.ready_work(until_ms=now.now_ms() + AHEAD_MS)
-    return release_or_tell(now, [Release(provider, at) for provider, at in ready])
+    return release_or_tell(now, [ProviderRelease(provider, at) for provider, at in ready])

@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from paceline.core.monitors.due import Advance
-from paceline.ports.queue_messages import Alarm, CallWake, CheckWake, Release, Start, read_tick
+from paceline.ports.queue_messages import Alarm, CallWake, CheckWake, ProviderRelease, Start, read_tick
 from paceline.shells.aws_lambda.runtime import Engine, Event, answer, engine, logger
 from paceline.steps.monitors.tick import advance_due
 
@@ -27,12 +27,12 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
     read = [message for status, message, _ in done if status == "success"]
     now = engine()
     made, lost = _advance(now, [one for one in read if isinstance(one, Alarm)])
-    released = release_or_tell(now, [one for one in read if isinstance(one, Release | Start)])
+    released = release_or_tell(now, [one for one in read if isinstance(one, ProviderRelease | Start)])
     logger.info("ticked", extra={"runs": made, "lost": lost, "released": released})
     return answer(processor)
 
 
-def _tick(record: SQSRecord) -> Alarm | Release | Start:
+def _tick(record: SQSRecord) -> Alarm | ProviderRelease | Start:
     return read_tick(record.body)
 
 
@@ -61,7 +61,7 @@ def _starts(now: Engine, moved: Sequence[Advance], *, now_ms: int) -> list[Start
     ]
 
 
-def release(now: Engine, releases: Sequence[Release | Start]) -> int:
+def release(now: Engine, releases: Sequence[ProviderRelease | Start]) -> int:
     """Sends due releases to runs.fifo, and delays the others. Returns how many were due."""
     now_ms = now.now_ms()
     ripe = [one for one in releases if one.at <= now_ms]
@@ -70,16 +70,16 @@ def release(now: Engine, releases: Sequence[Release | Start]) -> int:
     return len(ripe)
 
 
-def release_or_tell(now: Engine, releases: Sequence[Release | Start]) -> int:
+def release_or_tell(now: Engine, releases: Sequence[ProviderRelease | Start]) -> int:
     """Like ``release``, but tells workers of due runs of the providers that they claim from."""
     now_ms = now.now_ms()
-    named = {one.provider for one in releases if isinstance(one, Release) and one.at <= now_ms}
+    named = {one.provider for one in releases if isinstance(one, ProviderRelease) and one.at <= now_ms}
     theirs = now.store.offer_work(named, now_ms=now_ms) if named else set()
-    told = [one for one in releases if isinstance(one, Release) and one.at <= now_ms and one.provider in theirs]
+    told = [one for one in releases if isinstance(one, ProviderRelease) and one.at <= now_ms and one.provider in theirs]
     return len(told) + release(now, [one for one in releases if one not in told])
 
 
-def _wake(ripe: Release | Start, now_ms: int) -> CallWake | CheckWake:
-    if isinstance(ripe, Release):
+def _wake(ripe: ProviderRelease | Start, now_ms: int) -> CallWake | CheckWake:
+    if isinstance(ripe, ProviderRelease):
         return CallWake(ripe.provider, ripe.at, now_ms // LOOK_MS)
     return CheckWake(ripe.generation, ripe.counter, ripe.attempt)

@@ -181,7 +181,7 @@ def purge(
     dead_keep_ms = _duration_ms("--keep", settings.dead_keep)
     jobs_keep_ms = _duration_ms("--keep-jobs", keep_jobs or settings.jobs_keep)
     deleted = expired = measurements = 0
-    walk = purge_step.Walk()
+    walk = purge_step.PurgeWalk()
     with call.system(settings) as system, output.progress_bar("Purging", of_bytes=False) as progress:
         note_retention(system.store, keep_ms=keep_ms, expire_ms=expire_ms)
         for _ in range(PURGE_PASSES_MAX):

@@ -12,7 +12,7 @@ from paceline.shells.daemon.in_flight import Found, InFlight
 from paceline.shells.daemon.loop import JOIN_S, Loop
 from paceline.shells.daemon.metrics import Metrics
 from paceline.shells.daemon.tries import Tries
-from paceline.steps.alerts.deliver import Ended, Message, begin_deliveries, end_deliveries
+from paceline.steps.alerts.deliver import DeliveryResult, Message, begin_deliveries, end_deliveries
 from paceline.wiring import System, open_messenger
 
 log = structlog.get_logger("paceline")
@@ -39,7 +39,7 @@ class Alerts(Tries[Message]):
             self._note(one)
         return len(ended)
 
-    def _note(self, one: Ended) -> None:
+    def _note(self, one: DeliveryResult) -> None:
         """Counts and logs the end of a try, without the URL, which contains a secret."""
         alert = one.alert
         fields = {

@@ -72,7 +72,7 @@ class Planner:
         return Turn(min(max(self._next_ms - self._system.clock.now_ms(), 0), PLAN_LOOK_MS))
 
 
-class Calls(Work[call.Sent, CallResult]):
+class Calls(Work[call.SentCall, CallResult]):
     """Calls to providers of batches. On a file, settling and claiming are one act, which halves the cost."""
 
     name = "calls"
@@ -88,7 +88,9 @@ class Calls(Work[call.Sent, CallResult]):
         self._book = call.ProviderBook(system.store, system.vault)
         self._lease_ms = duration_ms(system.settings.call_lease)
 
-    def claim(self, room: int, ended: Sequence[tuple[call.Sent, CallResult]], *, told: bool) -> Found[call.Sent]:
+    def claim(
+        self, room: int, ended: Sequence[tuple[call.SentCall, CallResult]], *, told: bool
+    ) -> Found[call.SentCall]:
         del told  # it costs little to ask when the next call is ready
         now_ms = self._system.clock.now_ms()
         next_ms = now_ms if ended else self._next_ms()
@@ -112,20 +114,22 @@ class Calls(Work[call.Sent, CallResult]):
         """Returns when the next call is ready."""
         return self._system.store.next_call_ms()
 
-    def _claimed(self, **terms: int) -> list[call.Sent]:
+    def _claimed(self, **terms: int) -> list[call.SentCall]:
         return call.claim_calls(self._system.store, self._book, **terms)
 
-    def fences(self, orders: Sequence[call.Sent]) -> list[Fence]:
+    def fences(self, orders: Sequence[call.SentCall]) -> list[Fence]:
         return [sent.fence for sent in orders]
 
-    def in_time(self, orders: Sequence[call.Sent], *, now_ms: int) -> tuple[list[call.Sent], list[call.Sent]]:
+    def in_time(
+        self, orders: Sequence[call.SentCall], *, now_ms: int
+    ) -> tuple[list[call.SentCall], list[call.SentCall]]:
         return call.calls_in_time(orders, now_ms=now_ms)
 
-    def start(self, orders: list[call.Sent], *, now_ms: int) -> None:
+    def start(self, orders: list[call.SentCall], *, now_ms: int) -> None:
         self.edge.start([sent.call for sent in orders])
         self._metrics.observe_calls_ms([max(0, now_ms - sent.due_ms) for sent in orders if sent.call.attempt == 1])
 
-    def settle(self, ended: Sequence[tuple[call.Sent, CallResult]]) -> int:
+    def settle(self, ended: Sequence[tuple[call.SentCall, CallResult]]) -> int:
         return self._count(
             call.settle_calls(self._system.store, _by_fence(ended), _results(ended), chance=self._chance)
         )
@@ -133,13 +137,13 @@ class Calls(Work[call.Sent, CallResult]):
     def release(self, fences: Sequence[Fence]) -> None:
         self._system.store.release_calls(fences, now_ms=self._system.clock.now_ms())
 
-    def repeatable(self, order: call.Sent) -> bool:
+    def repeatable(self, order: call.SentCall) -> bool:
         return order.call.method in SAFE_METHODS
 
     def show_in_flight(self, count: int) -> None:
         self._metrics.set_calls_in_flight(count)
 
-    def _count(self, report: call.SettleReport) -> int:
+    def _count(self, report: call.CallSettleReport) -> int:
         for state, count in Counter(item.state for _, item in report.settled).items():
             self._metrics.count_runs("batch", state, count)
         if report.stale:
@@ -147,9 +151,9 @@ class Calls(Work[call.Sent, CallResult]):
         return len(report.settled)
 
 
-def _by_fence(ended: Sequence[tuple[call.Sent, CallResult]]) -> dict[Fence, call.Sent]:
+def _by_fence(ended: Sequence[tuple[call.SentCall, CallResult]]) -> dict[Fence, call.SentCall]:
     return {(result.handle, result.attempt): sent for sent, result in ended}
 
 
-def _results(ended: Sequence[tuple[call.Sent, CallResult]]) -> list[CallResult]:
+def _results(ended: Sequence[tuple[call.SentCall, CallResult]]) -> list[CallResult]:
     return [result for _, result in ended]

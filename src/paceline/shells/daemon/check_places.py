@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from paceline.config import Settings
 from paceline.core.monitors.places import Places, ceiling_of
-from paceline.core.monitors.values import Order
+from paceline.core.monitors.values import CheckOrder
 
 
 class CheckPlaces:
@@ -18,13 +18,13 @@ class CheckPlaces:
         self._target_max = settings.checks_per_target_max or ceiling
         self._held: dict[tuple[str, str], int] = {}
 
-    def start(self, orders: Iterable[Order]) -> None:
+    def start(self, orders: Iterable[CheckOrder]) -> None:
         held = self._held
         for order in orders:
             place = (order.owner, order.target)
             held[place] = held.get(place, 0) + 1
 
-    def end(self, orders: Iterable[Order]) -> None:
+    def end(self, orders: Iterable[CheckOrder]) -> None:
         """Frees the places of these checks. Counts of zero are removed: otherwise every former owner would be kept."""
         held = self._held
         for order in orders:

@@ -20,7 +20,7 @@ from paceline.shells.daemon.metrics import Metrics
 from paceline.steps.jobs.account_queries import Quarantined, Trouble
 from paceline.steps.jobs.counting import Watch
 from paceline.steps.jobs.dispatch import Dispatched, DispatchSettings, dispatch_next
-from paceline.steps.jobs.follow import Followed, finish, follow
+from paceline.steps.jobs.follow import FollowReport, finish, follow
 from paceline.steps.jobs.lookup import LookedUp, look_up, lose_stale_sends
 from paceline.steps.jobs.reconcile import reconcile
 from paceline.steps.jobs.sync import sync_accounts
@@ -256,7 +256,7 @@ class Follower:
         if report.stopped or report.freed:
             log.info("followed", stopped=report.stopped, freed=report.freed)
 
-    def _note_oddities(self, report: Followed) -> None:
+    def _note_oddities(self, report: FollowReport) -> None:
         for status in report.unknown_statuses:
             log.warning("status_unknown", **status._asdict())
         if report.prices:

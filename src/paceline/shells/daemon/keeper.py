@@ -21,7 +21,7 @@ from paceline.steps.history.notes import note_retention
 from paceline.steps.monitors.look_after import LateReport, close_hours, is_any_late, tell_late
 from paceline.steps.upkeep.clock import watch_clock
 from paceline.steps.upkeep.fold import fold_runs
-from paceline.steps.upkeep.purge import Walk, purge, purge_calls, purge_jobs
+from paceline.steps.upkeep.purge import PurgeWalk, purge, purge_calls, purge_jobs
 from paceline.steps.upkeep.recount import recount_phases
 from paceline.wiring import System
 
@@ -64,7 +64,7 @@ class Keeper:
         self._figures_ms = 0
         self._noticed_ms = 0
         self._status_ms = 0
-        self._walk = Walk()
+        self._walk = PurgeWalk()
         self._retention_noted = False
         self._any_late = False
         self._deleted = self._expired = 0
@@ -122,8 +122,8 @@ class Keeper:
         self._late_after = late.after or 0
         if late.after is None:
             self._health_ms = now_ms
-        if closed or late.told:
-            log.info("health_told", late=late.told, flapping=closed)
+        if closed or late.reported:
+            log.info("health_told", late=late.reported, flapping=closed)
 
     def _recount_phases(self, now_ms: int) -> None:
         """Recounts phases: a page each turn while a round is in progress."""
@@ -258,4 +258,4 @@ class Keeper:
         if self._walk.runs_deleted or self._walk.records_deleted:
             log.info("purged", batch_runs=self._walk.runs_deleted, records=self._walk.records_deleted)
         self._deleted = self._expired = 0
-        self._walk = Walk()
+        self._walk = PurgeWalk()

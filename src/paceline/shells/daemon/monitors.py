@@ -10,7 +10,7 @@ import structlog
 
 from paceline.core.monitors.checks import repeatable
 from paceline.core.monitors.definition import duration_ms
-from paceline.core.monitors.values import Finished, Order, Settlement
+from paceline.core.monitors.values import CheckOrder, Finished, Settlement
 from paceline.ports import Provider
 from paceline.shells.daemon import in_flight
 from paceline.shells.daemon.check_places import CheckPlaces
@@ -21,7 +21,7 @@ from paceline.shells.daemon.polling import Outlook
 from paceline.shells.daemon.store_threads import Fence
 from paceline.steps.monitors.check_secrets import CheckOpener
 from paceline.steps.monitors.react import react_to_all
-from paceline.steps.monitors.send import SettleReport, claim_orders, orders_in_time, settle, settle_and_claim
+from paceline.steps.monitors.send import CheckSettleReport, claim_orders, orders_in_time, settle, settle_and_claim
 from paceline.steps.monitors.tick import next_entries_max, tick
 from paceline.wiring import System
 
@@ -83,7 +83,7 @@ class Ticker:
         return Turn(min(max(next_due_ms - clock.now_ms(), soonest_ms), self._look_ms))
 
 
-class Checks(Work[Order, Finished]):
+class Checks(Work[CheckOrder, Finished]):
     """Checks of monitors, made by this process. On a file, results are settled with the next claim, in one commit."""
 
     name = "checks"
@@ -101,7 +101,7 @@ class Checks(Work[Order, Finished]):
         self._lease_ms = duration_ms(system.settings.check_lease)
         self._places = CheckPlaces(system.settings)
 
-    def claim(self, room: int, ended: Sequence[tuple[Order, Finished]], *, told: bool) -> Found[Order]:
+    def claim(self, room: int, ended: Sequence[tuple[CheckOrder, Finished]], *, told: bool) -> Found[CheckOrder]:
         store, now_ms = self._system.store, self._system.clock.now_ms()
         if not (told or ended):
             next_ms = store.next_run_ms()  # this costs less than a claim
@@ -124,22 +124,22 @@ class Checks(Work[Order, Finished]):
         next_ms = None if self._system.traits.remote else self._system.store.next_run_ms()
         return next_ms if next_ms is not None and next_ms > now_ms else None
 
-    def _claimed(self, **terms: Any) -> list[Order]:
+    def _claimed(self, **terms: Any) -> list[CheckOrder]:
         return claim_orders(self._system.store, policy=self._system.retry_policy, opener=self._opener, **terms)
 
-    def _settled_and_claimed(self, ended: Sequence[tuple[Order, Finished]], **terms: Any) -> list[Order]:
+    def _settled_and_claimed(self, ended: Sequence[tuple[CheckOrder, Finished]], **terms: Any) -> list[CheckOrder]:
         results, policy = [item for _, item in ended], self._system.retry_policy
         report, orders = settle_and_claim(self._system.store, results, policy=policy, opener=self._opener, **terms)
         self._count(ended, report)
         return orders
 
-    def fences(self, orders: Sequence[Order]) -> list[Fence]:
+    def fences(self, orders: Sequence[CheckOrder]) -> list[Fence]:
         return [(order.handle, order.attempt) for order in orders]
 
-    def in_time(self, orders: Sequence[Order], *, now_ms: int) -> tuple[list[Order], list[Order]]:
+    def in_time(self, orders: Sequence[CheckOrder], *, now_ms: int) -> tuple[list[CheckOrder], list[CheckOrder]]:
         return orders_in_time(orders, lease_ms=self._lease_ms, now_ms=now_ms)
 
-    def start(self, orders: list[Order], *, now_ms: int) -> None:
+    def start(self, orders: list[CheckOrder], *, now_ms: int) -> None:
         self._places.start(orders)
         self.edge.start(orders)
         kinds = {type(order.check) for order in orders}
@@ -148,23 +148,23 @@ class Checks(Work[Order, Finished]):
             late_ms = [now_ms - order.due_ms for order in these if order.attempt == 1]
             self._metrics.observe_starts_ms(str(kind.__struct_config__.tag), late_ms)
 
-    def leave(self, orders: Sequence[Order]) -> None:
+    def leave(self, orders: Sequence[CheckOrder]) -> None:
         self._places.end(orders)
 
-    def settle(self, ended: Sequence[tuple[Order, Finished]]) -> int:
+    def settle(self, ended: Sequence[tuple[CheckOrder, Finished]]) -> int:
         report = settle(self._system.store, [item for _, item in ended], policy=self._system.retry_policy)
         return self._count(ended, report)
 
     def release(self, fences: Sequence[Fence]) -> None:
         self._system.store.release(fences, now_ms=self._system.clock.now_ms())
 
-    def repeatable(self, order: Order) -> bool:
+    def repeatable(self, order: CheckOrder) -> bool:
         return repeatable(order.check)
 
     def show_in_flight(self, count: int) -> None:
         self._metrics.set_in_flight(count)
 
-    def _count(self, ended: Sequence[tuple[Order, Finished]], report: SettleReport) -> int:
+    def _count(self, ended: Sequence[tuple[CheckOrder, Finished]], report: CheckSettleReport) -> int:
         """Counts outcomes by type first, and looks each name up once: there are thousands of results, and few kinds."""
         settled = {id(item) for item in report.settled} if report.stale or report.again else None
         made = Counter(
@@ -179,7 +179,7 @@ class Checks(Work[Order, Finished]):
             self.try_again([(out[one.handle, one.attempt], one) for one in report.again])
         return len(report.settled)
 
-    def try_again(self, failed: Sequence[tuple[Order, Settlement]]) -> None:
+    def try_again(self, failed: Sequence[tuple[CheckOrder, Settlement]]) -> None:
         """Called with checks that may start again after a pause.
 
         The store holds them, so there is nothing to do here.

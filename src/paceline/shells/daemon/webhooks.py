@@ -9,23 +9,23 @@ import structlog
 from paceline.core.batches.calls import CallResult
 from paceline.shells.daemon.in_flight import Found
 from paceline.shells.daemon.tries import Tries
-from paceline.steps.jobs.webhook import Hook, HookEnded, begin_webhooks, end_webhooks
+from paceline.steps.jobs.webhook import HookEnded, WebhookTry, begin_webhooks, end_webhooks
 
 log = structlog.get_logger("paceline")
 
 
-class Webhooks(Tries[Hook]):
+class Webhooks(Tries[WebhookTry]):
     """Calls to webhooks."""
 
     name = "webhooks"
 
-    def claim(self, room: int, ended: Sequence[tuple[Hook, CallResult]], *, told: bool) -> Found[Hook]:
+    def claim(self, room: int, ended: Sequence[tuple[WebhookTry, CallResult]], *, told: bool) -> Found[WebhookTry]:
         del ended, told
         system, now_ms = self._system, self._system.clock.now_ms()
         hooks = begin_webhooks(system.store, secret=system.secret_key, now_ms=now_ms, chance=self._chance, limit=room)
         return Found(hooks, now_ms if len(hooks) == room else None)
 
-    def settle(self, ended: Sequence[tuple[Hook, CallResult]]) -> int:
+    def settle(self, ended: Sequence[tuple[WebhookTry, CallResult]]) -> int:
         hooks = {hook.fence: hook for hook, _ in ended}
         for one in end_webhooks(self._system.store, hooks, [result for _, result in ended]):
             self._note(one)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from paceline.core.instants import to_datetime
-from paceline.core.jobs.compatible.lists import IGNORED, Document, Wanted, parse_fields, parse_wanted
+from paceline.core.jobs.compatible.lists import IGNORED, Document, ListRequest, parse_fields, parse_wanted
 from paceline.core.jobs.compatible.measurements import API, parse_number, with_probes
 from paceline.core.jobs.measurement import KINDS
 from paceline.errors import AtlasUnavailable, NotFound
@@ -17,7 +17,7 @@ from paceline.shells.api.http.bodies import read_body
 from paceline.shells.ripe_api.call import Call, wait_for_place
 from paceline.shells.ripe_api.envelope import Conflict
 from paceline.steps.jobs import compatible
-from paceline.steps.jobs.compatible import Found, Inseparable, Listed, StopAtRipe, Unread
+from paceline.steps.jobs.compatible import FoundMeasurement, Inseparable, MeasurementList, StopAtRipe, Unread
 
 NO_KEY = "No key was sent, so nothing is listed: send your token as the key."
 
@@ -126,7 +126,7 @@ async def _listed(call: Call, owner: str) -> Answer:
     only_type = call.part if call.part in KINDS else ""
     wanted = parse_wanted(call.query, only_type=only_type)
     if not owner:
-        return json_answer(200, _page(call, wanted, Listed([], 0), [_warning("key", NO_KEY)]))
+        return json_answer(200, _page(call, wanted, MeasurementList([], 0), [_warning("key", NO_KEY)]))
     async with contextlib.nullcontext() if wanted.is_plain or wanted.ids is not None else call.api.heavy:
         listed = await call.api.work(
             compatible.list_measurements, call.api.store, owner, wanted, base_url=call.base_url
@@ -140,7 +140,7 @@ async def _listed(call: Call, owner: str) -> Answer:
     return json_answer(200, _page(call, wanted, listed, warnings))
 
 
-async def _with_probes(call: Call, those: Sequence[Found], documents: Sequence[Document]) -> list[Document]:
+async def _with_probes(call: Call, those: Sequence[FoundMeasurement], documents: Sequence[Document]) -> list[Document]:
     """Returns the documents with the probes that take part; RIPE is asked for them."""
     store, vault = call.api.store, call.api.system.vault
 
@@ -159,7 +159,7 @@ async def _with_probes(call: Call, those: Sequence[Found], documents: Sequence[D
     ]
 
 
-def _page(call: Call, wanted: Wanted, listed: Listed, warnings: list[dict[str, Any]]) -> dict[str, Any]:
+def _page(call: Call, wanted: ListRequest, listed: MeasurementList, warnings: list[dict[str, Any]]) -> dict[str, Any]:
     more = wanted.size > 0 and wanted.begin + wanted.size < listed.total
     document: dict[str, Any] = {
         "count": listed.total,

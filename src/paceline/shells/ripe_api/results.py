@@ -14,7 +14,7 @@ from paceline.shells.api.atlas_reads import AtlasPages
 from paceline.shells.api.http.answers import Stream, stream_answer
 from paceline.shells.ripe_api.call import Call, wait_for_place
 from paceline.steps.jobs import compatible
-from paceline.steps.jobs.compatible import Found
+from paceline.steps.jobs.compatible import FoundMeasurement
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
@@ -65,7 +65,7 @@ async def latest(call: Call) -> Stream:
     return await _streamed(call, found, work, writer)
 
 
-async def _question(call: Call) -> tuple[Found, Translate]:
+async def _question(call: Call) -> tuple[FoundMeasurement, Translate]:
     if not call.owner_or_nobody:
         raise NotFound("Not found.")
     number = parse_number(call.part, "id")
@@ -73,14 +73,16 @@ async def _question(call: Call) -> tuple[Found, Translate]:
     return found, result_translator(found.shown, parse_result_filter(call.query, now_ms=call.api.now_ms()))
 
 
-def _read(call: Call, atlas: Atlas, found: Found, take: Take) -> None:
+def _read(call: Call, atlas: Atlas, found: FoundMeasurement, take: Take) -> None:
     system = call.api.system
     unread = compatible.read_results(system.store, atlas, system.vault, found, take)
     if unread is not None:
         raise AtlasUnavailable(f"Not all results could be read from RIPE: {unread.reason}")
 
 
-async def _streamed(call: Call, found: Found, work: Callable[[Atlas, Take], None], writer: _Writer) -> Stream:
+async def _streamed(
+    call: Call, found: FoundMeasurement, work: Callable[[Atlas, Take], None], writer: _Writer
+) -> Stream:
     """Returns the answer once its first page is there: if RIPE does not answer, the status can still say so."""
 
     async def begin() -> AtlasPages:

@@ -5,7 +5,7 @@ or after it if a commit cannot hold as much: then a process that dies in between
 moved.
 
 Stores that had monitors before they had counts are counted once, page by page, by the keeper (``count_page``). Until
-then ``Walk`` says which generations are counted: those up to ``until``, and those from ``begin`` on.
+then ``CountWalk`` says which generations are counted: those up to ``until``, and those from ``begin`` on.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from paceline.core.monitors.values import Reacted
 from paceline.ports import Store
 from paceline.ports.items import WRITES_MAX, ItemStore, ItemWrite
 from paceline.ports.monitors import Beside
-from paceline.steps.collection import Collection, Found, write
+from paceline.steps.collection import Collection, FoundItem, write
 
 CADENCES = Collection("cadences", CadenceCount)
 TRIES_MAX = 10
@@ -33,7 +33,7 @@ Changes = dict[str, list[tuple[int, int]]]
 """Changes by key of the cadence: (bucket, difference)."""
 
 
-class Walk(msgspec.Struct, frozen=True):
+class CountWalk(msgspec.Struct, frozen=True):
     """Generations that are counted. ``begin`` None: no new monitor was counted yet."""
 
     until: int = 0
@@ -43,7 +43,7 @@ class Walk(msgspec.Struct, frozen=True):
     """Number of times that moves of uncounted monitors were left to the walk; an older page is then not written."""
 
 
-WALKS = Collection("cadences_walk", Walk)
+WALKS = Collection("cadences_walk", CountWalk)
 
 
 class CountReport(NamedTuple):
@@ -86,7 +86,7 @@ def count_moves(items: ItemStore, moves: Sequence[CountMove]) -> bool:
         return True
     for _ in range(TRIES_MAX):
         before = WALKS.find(items, WALK)
-        walk, changes = _split(before.value or Walk(), moves)
+        walk, changes = _split(before.value or CountWalk(), moves)
         if walk == before.value or write(items, [WALKS.change(before, walk)]):
             return _add(items, changes)
     return False
@@ -98,7 +98,7 @@ def count_page(store: Store, *, now_ms: int, limit: int = PAGE) -> CountReport:
     Once all are counted, it is one read.
     """
     before = WALKS.find(store, WALK)
-    walk = before.value or Walk()
+    walk = before.value or CountWalk()
     if walk.done:
         return CountReport(0, more=False)
     page = store.schedulers(after_generation=walk.until, limit=limit, now_ms=now_ms)
@@ -108,7 +108,7 @@ def count_page(store: Store, *, now_ms: int, limit: int = PAGE) -> CountReport:
     until = mine[-1].generation if mine else walk.until
     begin = walk.begin if walk.begin is not None or not done else until + 1
     changes = _changes(come=places)
-    writes = [WALKS.change(before, Walk(until, begin, done))]
+    writes = [WALKS.change(before, CountWalk(until, begin, done))]
     for one in CADENCES.find_many(store, sorted(changes)):
         writes += [added] if (added := _write(one, changes[one.key])) is not None else []
     won = write(store, writes)  # lost: something has moved since the page was read
@@ -135,11 +135,11 @@ def _cut(entries: Sequence[Entry]) -> tuple[list[Entry], list[Counted]]:
     return mine, places
 
 
-def _split(walk: Walk, moves: Sequence[CountMove]) -> tuple[Walk, Changes]:
+def _split(walk: CountWalk, moves: Sequence[CountMove]) -> tuple[CountWalk, Changes]:
     """Return the walk after these moves, and the changes of the counts by monitors that are counted already."""
     new = [move.generation for move in moves if move.is_new]
     if walk.begin is None and new and not walk.done:
-        walk = Walk(walk.until, min(new), done=min(new) <= walk.until + 1)
+        walk = CountWalk(walk.until, min(new), done=min(new) <= walk.until + 1)
     known = [move for move in moves if _is_known(walk, move.generation)]
     if len(known) < len(moves):
         walk = msgspec.structs.replace(walk, skipped=walk.skipped + 1)
@@ -147,7 +147,7 @@ def _split(walk: Walk, moves: Sequence[CountMove]) -> tuple[Walk, Changes]:
     return walk, _changes(come=[move.come for move in known if move.come is not None], gone=gone)
 
 
-def _is_known(walk: Walk, generation: int) -> bool:
+def _is_known(walk: CountWalk, generation: int) -> bool:
     return walk.done or generation <= walk.until or (walk.begin is not None and generation >= walk.begin)
 
 
@@ -174,7 +174,7 @@ def _add_page(items: ItemStore, keys: Sequence[str], changes: Changes) -> bool:
     return False
 
 
-def _write(before: Found[CadenceCount], changes: Sequence[tuple[int, int]]) -> ItemWrite | None:
+def _write(before: FoundItem[CadenceCount], changes: Sequence[tuple[int, int]]) -> ItemWrite | None:
     counts = before.value.counts if before.value else {}
     after = recount(counts, changes)
     return None if after == counts else CADENCES.change(before, CadenceCount.of(after) if after else None)

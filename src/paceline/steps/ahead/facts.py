@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from paceline.core.ahead.cadences import MINUTE_MS, CadenceLoad, Counted, counted, counted_entry, load_of_key
 from paceline.core.ahead.minutes import Room, Span, even_starts, expected_sends, firings, firings_cost
-from paceline.core.ahead.picture import Limit, Part
+from paceline.core.ahead.picture import Limit, LoadPart
 from paceline.core.batches.batch import Batch, Day, day_at, window_of
 from paceline.core.batches.provider import ProviderDefinition, policy_of
 from paceline.core.batches.reruns import is_round
@@ -43,7 +43,7 @@ OTHERS = "others"
 UNNAMED = "other providers"
 
 
-class Places(NamedTuple):
+class PlaceSettings(NamedTuple):
     """Settings that say how much can be out at once: checks of a process, checks of one user, sends to RIPE."""
 
     checks: int
@@ -51,19 +51,19 @@ class Places(NamedTuple):
     sends: int
 
 
-class Asked(NamedTuple):
+class LoadAndLimits(NamedTuple):
     """Load and limits of a kind.
 
     ``left_out``: monitors that could not be counted in time. ``complete`` False: not everything was read.
     """
 
-    parts: list[Part]
+    parts: list[LoadPart]
     limits: list[Limit]
     left_out: int = 0
     complete: bool = True
 
 
-def all_monitors(store: Store, span: Span, places: Places, *, processes: int, now_ms: int) -> Asked:
+def all_monitors(store: Store, span: Span, places: PlaceSettings, *, processes: int, now_ms: int) -> LoadAndLimits:
     """Return the firings of everybody's monitors, from the counts alone."""
     circles = CIRCLES.page(store, limit=CADENCES_MAX)
     counts = CADENCES.page(store, limit=CADENCES_MAX)
@@ -78,10 +78,10 @@ def all_monitors(store: Store, span: Span, places: Places, *, processes: int, no
     monitors = store.monitors_by_generation([row.entry.generation for row in some])
     capacity = places.checks * max(1, processes) * _a_minute(_usual_ms(store, list(monitors.values()), now_ms=now_ms))
     parts, left_out = _firings(_merged(loads), span)
-    return Asked(parts, [Limit("monitors", "", [rounded(capacity)] * span.minutes)], left_out, complete)
+    return LoadAndLimits(parts, [Limit("monitors", "", [rounded(capacity)] * span.minutes)], left_out, complete)
 
 
-def own_monitors(store: Store, owner: str, span: Span, places: Places, *, now_ms: int) -> Asked:
+def own_monitors(store: Store, owner: str, span: Span, places: PlaceSettings, *, now_ms: int) -> LoadAndLimits:
     """Return the firings of one user's monitors, from their definitions."""
     found: Counter[Counted] = Counter()
     sample: list[Monitor] = []
@@ -96,10 +96,10 @@ def own_monitors(store: Store, owner: str, span: Span, places: Places, *, now_ms
         by_key.setdefault(key, {})[bucket] = count
     parts, left_out = _firings([load_of_key(key, counts) for key, counts in by_key.items()], span)
     capacity = places.checks_of_one * _a_minute(_usual_ms(store, sample, now_ms=now_ms))
-    return Asked(parts, [Limit("monitors", "", [rounded(capacity)] * span.minutes)], left_out, read < OWN_MAX)
+    return LoadAndLimits(parts, [Limit("monitors", "", [rounded(capacity)] * span.minutes)], left_out, read < OWN_MAX)
 
 
-def all_batches(store: Store, span: Span, *, now_ms: int) -> Asked:
+def all_batches(store: Store, span: Span, *, now_ms: int) -> LoadAndLimits:
     """Return the calls of the planned days, and of those to come, which are assumed to be as large as the newest."""
     batches = store.batches(after="", limit=BATCHES_MAX)
     wanted = [batch for batch in batches if not batch.spec.paused and batch.deleting is None]
@@ -113,14 +113,14 @@ def all_batches(store: Store, span: Span, *, now_ms: int) -> Asked:
     for number, mine in starts.items():
         provider = None if number is None else store.provider(number)
         name = UNNAMED if provider is None else provider.id
-        parts.append(Part("batches", name, name, mine))
+        parts.append(LoadPart("batches", name, name, mine))
         if provider is not None:
             capacity = provider_capacity(provider, latencies.get(provider.number, USUAL_MS))
             limits.append(Limit("batches", name, [capacity] * span.minutes))
-    return Asked(parts, limits, complete=len(batches) < BATCHES_MAX)
+    return LoadAndLimits(parts, limits, complete=len(batches) < BATCHES_MAX)
 
 
-def measurements(store: Store, span: Span, places: Places, *, owner: str | None, now_ms: int) -> Asked:
+def measurements(store: Store, span: Span, places: PlaceSettings, *, owner: str | None, now_ms: int) -> LoadAndLimits:
     """Return the sends of waiting measurements, by the expected room of the accounts; one owner's, or everybody's."""
     if owner is None:
         counts = store.send_counts()
@@ -136,9 +136,13 @@ def measurements(store: Store, span: Span, places: Places, *, owner: str | None,
     if owner is not None:  # users do not see accounts
         total = [sum(values) for values in zip(*(one.starts for one in sends), strict=True)] if sends else []
         room_for = [sum(values) for values in zip(*(one.capacity for one in sends), strict=True)] if sends else []
-        return Asked([Part("jobs", "RIPE Atlas", "", total)], [Limit("jobs", "", room_for)]) if sends else Asked([], [])
-    parts = [Part("jobs", one.account, one.account, one.starts) for one in sends]
-    return Asked(parts, [Limit("jobs", one.account, one.capacity) for one in sends])
+        return (
+            LoadAndLimits([LoadPart("jobs", "RIPE Atlas", "", total)], [Limit("jobs", "", room_for)])
+            if sends
+            else LoadAndLimits([], [])
+        )
+    parts = [LoadPart("jobs", one.account, one.account, one.starts) for one in sends]
+    return LoadAndLimits(parts, [Limit("jobs", one.account, one.capacity) for one in sends])
 
 
 def provider_capacity(provider: ProviderDefinition, latency_ms: float) -> int:
@@ -156,9 +160,9 @@ def rounded(estimate: float) -> int:
     return int(estimate) // size * size
 
 
-def _firings(loads: Sequence[CadenceLoad], span: Span) -> tuple[list[Part], int]:
+def _firings(loads: Sequence[CadenceLoad], span: Span) -> tuple[list[LoadPart], int]:
     """Return the parts, and how many monitors were left out because counting them would take too long."""
-    parts: list[Part] = []
+    parts: list[LoadPart] = []
     others = [0] * span.minutes
     cost = left_out = 0
     for load in sorted(loads, key=lambda one: (-one.monitors, one.name)):
@@ -166,10 +170,10 @@ def _firings(loads: Sequence[CadenceLoad], span: Span) -> tuple[list[Part], int]
         if cost > COST_MAX and parts:
             left_out += load.monitors
         elif len(parts) < NAMED_MAX:
-            parts.append(Part("monitors", load.name, "", firings(load, span)))
+            parts.append(LoadPart("monitors", load.name, "", firings(load, span)))
         else:
             others = _added(others, firings(load, span))
-    return [*parts, Part("monitors", OTHERS, "", others)] if any(others) else parts, left_out
+    return [*parts, LoadPart("monitors", OTHERS, "", others)] if any(others) else parts, left_out
 
 
 def _merged(loads: Iterable[CadenceLoad]) -> list[CadenceLoad]:

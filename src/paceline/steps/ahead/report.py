@@ -16,7 +16,7 @@ from paceline.core.instants import to_text
 from paceline.core.schema import Duration, Instant
 from paceline.errors import FieldProblem, InvalidInput
 from paceline.ports import Store
-from paceline.steps.ahead.facts import Places, all_batches, all_monitors, measurements, own_monitors
+from paceline.steps.ahead.facts import PlaceSettings, all_batches, all_monitors, measurements, own_monitors
 from paceline.steps.upkeep.daemons import daemon_views
 
 HOUR_MS = 3_600_000
@@ -100,7 +100,7 @@ def check_hours(text: str | None) -> int:
     return int(text)
 
 
-def ahead(store: Store, places: Places, *, user: str | None, hours: int, now_ms: int) -> AheadView:
+def ahead(store: Store, places: PlaceSettings, *, user: str | None, hours: int, now_ms: int) -> AheadView:
     """Return the next hours of one user's work, or of everybody's. The first window is the one that has begun."""
     width_ms = max(MINUTE_MS, report_width_ms(start_ms=0, end_ms=hours * HOUR_MS))
     width = width_ms // MINUTE_MS

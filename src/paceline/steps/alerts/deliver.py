@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from paceline.core.alerts import telling
 from paceline.core.alerts.alert import ADMINS, Alert, alert_id
 from paceline.core.alerts.channel import Channel
-from paceline.core.alerts.message import Note, delivery_handle, severity_of, text_of, title_of, webhook_body
+from paceline.core.alerts.message import AppriseNote, delivery_handle, severity_of, text_of, title_of, webhook_body
 from paceline.core.alerts.record import AlertRecord, Delivery, following
 from paceline.core.alerts.silence import NamedSilence, silenced_by
 from paceline.core.batches.calls import Call, CallResult
@@ -43,7 +43,7 @@ class Message(NamedTuple):
     record: AlertRecord
     channel: str
     tries: int
-    order: Call | Note
+    order: Call | AppriseNote
     next_ms: int
     """Time from which another process may make the next try: this one must be over by then."""
 
@@ -52,7 +52,7 @@ class Message(NamedTuple):
         return self.order.handle, self.order.attempt
 
 
-class Ended(NamedTuple):
+class DeliveryResult(NamedTuple):
     """Result of a try. ``over``: no further one follows, because this one succeeded or was the last."""
 
     alert: Alert
@@ -90,7 +90,7 @@ def begin_deliveries(
     return Begun(messages, len(due))
 
 
-def end_deliveries(store: Store, ended: Sequence[tuple[Message, CallResult]]) -> list[Ended]:
+def end_deliveries(store: Store, ended: Sequence[tuple[Message, CallResult]]) -> list[DeliveryResult]:
     """Write the results of tries. Only a 2xx is a success; a redirect is not followed."""
     by_alert: dict[str, list[tuple[Message, CallResult]]] = {}
     for one in ended:
@@ -112,7 +112,7 @@ def end_deliveries(store: Store, ended: Sequence[tuple[Message, CallResult]]) ->
 
 def deliver_test(
     vault: Vault, channel: Channel, *, user: str, channel_id: str, secret: bytes, now_ms: int
-) -> Call | Note:
+) -> Call | AppriseNote:
     """Return the message that ``channel test`` sends. It is no alert: nothing of it is stored."""
     alert = Alert(
         id=alert_id("channel.test", f"{user}/{channel_id}@{now_ms}"),
@@ -136,7 +136,7 @@ class _Pass:
         self._chance = chance
         self._owners: dict[str, Owner | None] = {}
         self._woken: set[tuple[str, str]] = set()
-        self._made: dict[str, list[tuple[Delivery, Call | Note]]] = {}
+        self._made: dict[str, list[tuple[Delivery, Call | AppriseNote]]] = {}
 
     def decide(self, record: AlertRecord) -> AlertRecord:
         """Return the record after this pass, with the tries that ``messages`` returns once it is written."""
@@ -241,10 +241,10 @@ class _Pass:
 
 def _order(
     alert: Alert, channel_id: str, kind: str, url: str, *, tries: int, secret: bytes, now_ms: int
-) -> Call | Note:
+) -> Call | AppriseNote:
     handle = delivery_handle(alert.id, channel_id)
     if kind != "webhook":
-        return Note(handle, tries, url, title_of(alert), text_of(alert), severity_of(alert), NOTE_MS)
+        return AppriseNote(handle, tries, url, title_of(alert), text_of(alert), severity_of(alert), NOTE_MS)
     body = webhook_body(alert)
     signature = sign(webhook_secret(secret, alert.user), body, at_s=now_ms // 1_000)
     # The same key at each try, so that a receiver whose answer was lost recognises the alert.
@@ -264,10 +264,10 @@ def _after(record: AlertRecord, ended: Sequence[tuple[Message, CallResult]]) -> 
     return telling.with_deliveries(record, after) if after != record.deliveries else None
 
 
-def _ended(message: Message, result: CallResult) -> Ended:
+def _ended(message: Message, result: CallResult) -> DeliveryResult:
     ok = _is_ok(result)
     over = ok or message.tries >= TRIES_MAX
-    return Ended(message.record.alert, message.channel, message.tries, ok, over, "" if ok else _reason(result))
+    return DeliveryResult(message.record.alert, message.channel, message.tries, ok, over, "" if ok else _reason(result))
 
 
 def _is_ok(result: CallResult) -> bool:

@@ -92,17 +92,17 @@ def _notice_days(store: Store, batch: Batch, *, now_ms: int) -> int:
         old = tuple(day.date for day in days if day.end_ms < now_ms - DAY_MS)
         BATCHES.add(store, key, BatchWatch(old))
         found = BATCHES.find(store, key)
-    told = found.value.told if found.value is not None else ()
+    reported = found.value.told if found.value is not None else ()
     ended = [
         alert
         for day in days
-        if day.date not in told and (alert := _ended(store, batch, day, now_ms=now_ms)) is not None
+        if day.date not in reported and (alert := _ended(store, batch, day, now_ms=now_ms)) is not None
     ]
     if not ended:
         return 0
     added = sum(store.add_alerts(ended))
     dates = tuple(alert.data["date"] for alert in ended)
-    BATCHES.put(store, key, BatchWatch((*told, *dates)[-TOLD_MAX:]))
+    BATCHES.put(store, key, BatchWatch((*reported, *dates)[-TOLD_MAX:]))
     return added
 
 

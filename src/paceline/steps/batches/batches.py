@@ -103,11 +103,11 @@ def put_parsed_records(
         page = _without_cycles(store, batch, page)
         valid = [record for record in page if isinstance(record, RecordSpec)]
         puts = store.put_records(batch, valid, now_ms=now_ms) if valid else []
-        told = [_told(batch, record, put) for record, put in zip(valid, puts, strict=True)]
+        put_results = [_result_of(batch, record, put) for record, put in zip(valid, puts, strict=True)]
         if len(valid) < len(page):
-            each = iter(told)
-            told = [next(each) if isinstance(record, RecordSpec) else record for record in page]
-        results += told
+            each = iter(put_results)
+            put_results = [next(each) if isinstance(record, RecordSpec) else record for record in page]
+        results += put_results
     return results
 
 
@@ -177,7 +177,7 @@ def no_record(batch: Batch, record_id: str) -> NotFound:
     return NotFound(f"Batch {batch.id!r} has no record {record_id!r}.")
 
 
-def _told(batch: Batch, record: RecordSpec, put: RecordPut) -> PutRecord:
+def _result_of(batch: Batch, record: RecordSpec, put: RecordPut) -> PutRecord:
     match put:
         case "no_batch":
             return PutRecord(record.id, "refused", no_batch(batch.id))

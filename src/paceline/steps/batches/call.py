@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from paceline.core.batches.batch import call_url
-from paceline.core.batches.calls import Call, CallResult, CallSettlement, Refusal, decide_call, settle_call
+from paceline.core.batches.calls import Call, CallRefusal, CallResult, CallSettlement, decide_call, settle_call
 from paceline.core.batches.provider import Method, Policy, method_of, policy_of
 from paceline.core.batches.records.options import RecordOptions, call_timeout_ms, parse_options
 from paceline.core.batches.records.placeholders import has_braces, render_header
@@ -44,7 +44,7 @@ class Known(msgspec.Struct, frozen=True, gc=False):
     problem: str
 
 
-class Sent(msgspec.Struct, frozen=True, gc=False):
+class SentCall(msgspec.Struct, frozen=True, gc=False):
     """A call that is out, with the values that its settlement and the figures need."""
 
     call: Call
@@ -58,8 +58,8 @@ class Sent(msgspec.Struct, frozen=True, gc=False):
         return self.call.handle, self.call.attempt
 
 
-class SettleReport(NamedTuple):
-    settled: list[tuple[Sent, CallSettlement]]
+class CallSettleReport(NamedTuple):
+    settled: list[tuple[SentCall, CallSettlement]]
     stale: int
     """Number of results that came after their lease had run out and were refused."""
 
@@ -110,21 +110,21 @@ class ProviderBook:
         )
 
 
-def claim_calls(store: BatchStore, book: ProviderBook, *, now_ms: int, runs_max: int, lease_ms: int) -> list[Sent]:
+def claim_calls(store: BatchStore, book: ProviderBook, *, now_ms: int, runs_max: int, lease_ms: int) -> list[SentCall]:
     """Return the calls to be made now; runs that must not be sent are settled at once."""
     return make_calls(
         store, book, store.claim_calls(now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms), now_ms=now_ms
     )
 
 
-def calls_in_time(sent: Iterable[Sent], *, now_ms: int) -> tuple[list[Sent], list[Sent]]:
+def calls_in_time(sent: Iterable[SentCall], *, now_ms: int) -> tuple[list[SentCall], list[SentCall]]:
     """Divide the calls into those to make now, and those to give back because they may outlive their lease."""
     return sort_out(sent, lambda one: Leased(one.lease_until_ms, one.call.timeout_ms), now_ms=now_ms)
 
 
 def settle_calls(
-    store: BatchStore, sent: Mapping[Fence, Sent], results: Sequence[CallResult], *, chance: Callable[[], float]
-) -> SettleReport:
+    store: BatchStore, sent: Mapping[Fence, SentCall], results: Sequence[CallResult], *, chance: Callable[[], float]
+) -> CallSettleReport:
     """Record the results of calls; ``sent`` has each call by its handle and attempt."""
     calls, settlements = _judge(sent, results, chance)
     return _report(calls, settlements, store.settle_calls(settlements) if settlements else [])
@@ -133,14 +133,14 @@ def settle_calls(
 def settle_and_claim(
     store: BatchStore,
     book: ProviderBook,
-    sent: Mapping[Fence, Sent],
+    sent: Mapping[Fence, SentCall],
     results: Sequence[CallResult],
     *,
     chance: Callable[[], float],
     now_ms: int,
     runs_max: int,
     lease_ms: int,
-) -> tuple[SettleReport, list[Sent]]:
+) -> tuple[CallSettleReport, list[SentCall]]:
     """Settle and claim in one act: with one call at a time, that halves the cost of each."""
     calls, settlements = _judge(sent, results, chance)
     won, claimed = store.settle_and_claim_calls(settlements, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
@@ -148,8 +148,8 @@ def settle_and_claim(
 
 
 def _judge(
-    sent: Mapping[Fence, Sent], results: Sequence[CallResult], chance: Callable[[], float]
-) -> tuple[list[Sent], list[CallSettlement]]:
+    sent: Mapping[Fence, SentCall], results: Sequence[CallResult], chance: Callable[[], float]
+) -> tuple[list[SentCall], list[CallSettlement]]:
     calls = [sent[item.handle, item.attempt] for item in results]
     settlements = [
         settle_call(of.call, item, of.policy, chance=chance()) for of, item in zip(calls, results, strict=True)
@@ -157,14 +157,14 @@ def _judge(
     return calls, settlements
 
 
-def _report(calls: Sequence[Sent], settlements: Sequence[CallSettlement], won: Sequence[bool]) -> SettleReport:
+def _report(calls: Sequence[SentCall], settlements: Sequence[CallSettlement], won: Sequence[bool]) -> CallSettleReport:
     settled = [(of, item) for of, item, ok in zip(calls, settlements, won, strict=True) if ok]
-    return SettleReport(settled, len(settlements) - len(settled))
+    return CallSettleReport(settled, len(settlements) - len(settled))
 
 
-def make_calls(store: BatchStore, book: ProviderBook, claimed: Sequence[ClaimedCall], *, now_ms: int) -> list[Sent]:
+def make_calls(store: BatchStore, book: ProviderBook, claimed: Sequence[ClaimedCall], *, now_ms: int) -> list[SentCall]:
     """Return the calls of claimed runs; runs that must not be sent are settled at once."""
-    sent: list[Sent] = []
+    sent: list[SentCall] = []
     refused: list[CallSettlement] = []
     theirs: list[Fence] = []
     for item in claimed:
@@ -173,10 +173,10 @@ def make_calls(store: BatchStore, book: ProviderBook, claimed: Sequence[ClaimedC
             theirs.append((item.handle, item.attempt))
             continue
         built = _build(item, known, book.vault)
-        if isinstance(built, Refusal):
+        if isinstance(built, CallRefusal):
             refused.append(_refused(item, built, known, now_ms=now_ms))
         else:
-            sent.append(Sent(built, known.id, known.policy, item.due_ms, item.lease_until_ms))
+            sent.append(SentCall(built, known.id, known.policy, item.due_ms, item.lease_until_ms))
     if refused:
         store.settle_calls(refused)
     if theirs:
@@ -184,17 +184,17 @@ def make_calls(store: BatchStore, book: ProviderBook, claimed: Sequence[ClaimedC
     return sent
 
 
-def _build(item: ClaimedCall, known: Known, vault: Vault) -> Call | Refusal:
+def _build(item: ClaimedCall, known: Known, vault: Vault) -> Call | CallRefusal:
     policy = known.policy
     options = parse_options(item.options)
     method = options.method or (known.method_bare if item.body is None else known.method_full)
     decision = decide_call(method, policy, attempt=item.attempt, lost=item.lost)
-    if isinstance(decision, Refusal):
+    if isinstance(decision, CallRefusal):
         return decision
     try:
         headers = _headers(item, options, known, vault)
     except WrongSetting as error:
-        return Refusal("unknown" if item.lost else "failed", str(error))
+        return CallRefusal("unknown" if item.lost else "failed", str(error))
     run_id = call_run_id(item.batch, item.record, item.date)
     (endpoint, body), looks_up = render_request(item), decision == "look_up"
     if looks_up:
@@ -231,7 +231,7 @@ def _headers(item: ClaimedCall, options: RecordOptions, known: Known, vault: Vau
     return {name: render_header(value, values) for name, value in (kept | open_headers(options.headers, vault)).items()}
 
 
-def _refused(item: ClaimedCall, refusal: Refusal, known: Known, *, now_ms: int) -> CallSettlement:
+def _refused(item: ClaimedCall, refusal: CallRefusal, known: Known, *, now_ms: int) -> CallSettlement:
     """Return the settlement of a refused run.
 
     Headers that cannot be opened count against the provider: its breaker then spares the other runs.

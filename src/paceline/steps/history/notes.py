@@ -16,7 +16,7 @@ SET_BACK_KEPT_MS = 400 * 86_400_000
 """Time for which set-backs are kept, longer than anything that one may excuse."""
 
 
-class Limits(msgspec.Struct, frozen=True):
+class EarlierCreditLimits(msgspec.Struct, frozen=True):
     """Earlier daily credits of a user, each with the time of its change; the newest ones."""
 
     before: tuple[tuple[int, int], ...] = ()
@@ -34,7 +34,7 @@ class Disabled(msgspec.Struct, frozen=True):
     spans: tuple[tuple[int, int | None], ...] = ()
 
 
-LIMITS = Collection("daily_credits", Limits)
+LIMITS = Collection("daily_credits", EarlierCreditLimits)
 DISABLED = Collection("disabled", Disabled)
 ACCOUNT_LIMITS = Collection("account_limits", AccountLimits)
 STRAYS = Collection("stray", StrayFact)
@@ -44,9 +44,9 @@ STRAY_KEPT_MS = 400 * 86_400_000
 def note_limit(store: ItemStore, user: str, *, daily_credits: int, now_ms: int) -> None:
     """Note a user's daily credits up to now."""
 
-    def longer(known: Limits | None) -> Limits:
-        before = (*(known or Limits()).before, (daily_credits, now_ms))
-        return Limits(before[-LIMITS_MAX:])
+    def longer(known: EarlierCreditLimits | None) -> EarlierCreditLimits:
+        before = (*(known or EarlierCreditLimits()).before, (daily_credits, now_ms))
+        return EarlierCreditLimits(before[-LIMITS_MAX:])
 
     LIMITS.edit(store, user, longer)
 

@@ -19,7 +19,7 @@ from paceline.core.verify.facts import (
     SetBackFact,
 )
 from paceline.core.verify.judge import Judges
-from paceline.core.verify.rules import Clock, Rules
+from paceline.core.verify.rules import RepeatedSpans, Rules
 from paceline.core.verify.verdict import Court, Verdict
 from paceline.errors import MalformedBody
 from paceline.ports import Store
@@ -30,7 +30,7 @@ REPORT_EVERY = 10_000
 Progress = Callable[[int, int | None], None]
 
 
-class Report(msgspec.Struct, frozen=True):
+class VerifyReport(msgspec.Struct, frozen=True):
     """Verdict on each promise, and the number of runs."""
 
     verdicts: list[Verdict]
@@ -70,7 +70,7 @@ def store_facts(store: Store) -> Iterator[Fact]:
 Select = Callable[[Iterable[Fact]], Iterable[Fact]]
 
 
-def verify(store: Store, rules: Rules, *, progress: Progress, select: Select = iter) -> Report:
+def verify(store: Store, rules: Rules, *, progress: Progress, select: Select = iter) -> VerifyReport:
     """Judge the history in the store; ``select`` chooses among the facts.
 
     An engine that is read while others write is read twice if something seems wrong, and only what was wrong both times
@@ -83,7 +83,7 @@ def verify(store: Store, rules: Rules, *, progress: Progress, select: Select = i
     return again if again.passed else report
 
 
-def judge(facts: Iterable[Fact], rules: Rules, *, apart_ms: int = 0, progress: Progress) -> Report:
+def judge(facts: Iterable[Fact], rules: Rules, *, apart_ms: int = 0, progress: Progress) -> VerifyReport:
     """Judge a stream of facts. Set-backs and the retention, if there are any, come before the rest."""
     notes, rest = _split(iter(facts))
     rules = _with_notes(rules, notes, apart_ms=apart_ms)
@@ -92,7 +92,7 @@ def judge(facts: Iterable[Fact], rules: Rules, *, apart_ms: int = 0, progress: P
     for fact in counted.count(rest):
         court.hear(judges.see(fact))
     court.hear(judges.end())
-    return Report(court.verdicts(), counted.runs)
+    return VerifyReport(court.verdicts(), counted.runs)
 
 
 def _with_notes(rules: Rules, notes: list[Fact], *, apart_ms: int) -> Rules:
@@ -100,7 +100,7 @@ def _with_notes(rules: Rules, notes: list[Fact], *, apart_ms: int) -> Rules:
     set_backs = [note for note in notes if isinstance(note, SetBackFact)]
     shortest = [note for note in notes if isinstance(note, RetentionFact)]
     return rules._replace(
-        clock=Clock(set_backs, apart_ms=apart_ms),
+        clock=RepeatedSpans(set_backs, apart_ms=apart_ms),
         keep_ms=min([rules.keep_ms, *(note.keep_ms for note in shortest)]),
         expire_ms=min([rules.expire_ms, *(note.expire_ms for note in shortest)]),
     )

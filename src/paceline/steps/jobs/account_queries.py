@@ -38,7 +38,7 @@ class Trouble(NamedTuple):
     reason: str
 
 
-class Asked(NamedTuple, Generic[T]):
+class AccountAnswer(NamedTuple, Generic[T]):
     """Answer to a question. ``key`` is the one that was used."""
 
     answer: T | Unanswered
@@ -53,7 +53,7 @@ def ask(
     question: Callable[[str], T | Unanswered],
     *,
     prefer: str | None = None,
-) -> Asked[T]:
+) -> AccountAnswer[T]:
     """Ask with a key of the account, or without one if none can be used. A key that RIPE refuses is quarantined."""
     refused: list[Quarantined] = []
     for _ in range(KEYS_TRIED_MAX):
@@ -63,10 +63,12 @@ def ask(
             break
         store.change_key(account, key.id, quarantine_key(answer.reason))
         refused.append(Quarantined(account, key.id, answer.reason))
-    return Asked(answer, key, tuple(refused))
+    return AccountAnswer(answer, key, tuple(refused))
 
 
-def ask_as_owner(store: JobStore, vault: Vault, account: str, question: Callable[[str], T | Unanswered]) -> Asked[T]:
+def ask_as_owner(
+    store: JobStore, vault: Vault, account: str, question: Callable[[str], T | Unanswered]
+) -> AccountAnswer[T]:
     """Ask for what RIPE tells the account alone: without a key RIPE is not even asked."""
 
     def asked_by(secret: str) -> T | Unanswered:

@@ -11,7 +11,7 @@ from paceline.core.instants import to_text
 from paceline.core.jobs.atlas import Lost, Refused
 from paceline.core.jobs.atlas_replies import Delivered
 from paceline.core.jobs.compatible import measurements
-from paceline.core.jobs.compatible.lists import Document, Wanted
+from paceline.core.jobs.compatible.lists import Document, ListRequest
 from paceline.core.jobs.job import Job, JobLimits, parse_request
 from paceline.core.jobs.measurement import Measurement, Probes, kind_of
 from paceline.core.jobs.values import Budget, StoredMeasurement
@@ -26,23 +26,23 @@ SCANNED_MAX = 20_000
 PAGE = 1_000
 
 
-class Found(NamedTuple):
+class FoundMeasurement(NamedTuple):
     """A measurement in RIPE's sense, with the stored measurement that it belongs to."""
 
     stored: StoredMeasurement
     shown: measurements.Shown
 
 
-class Listed(NamedTuple):
+class MeasurementList(NamedTuple):
     """A page of a list. ``whole`` is False if there are older measurements that the filter did not look at."""
 
     documents: list[Document]
     total: int
     whole: bool = True
-    found: tuple[Found, ...] = ()
+    found: tuple[FoundMeasurement, ...] = ()
 
 
-class Stopped(NamedTuple):
+class StopResult(NamedTuple):
     """The measurement has ended, or is to be stopped. ``changed`` is False if it had ended before."""
 
     changed: bool
@@ -85,7 +85,7 @@ def create(
     return tuple(_shown(stored, number).id for number in range(len(measurement.definitions)))
 
 
-def find(store: JobStore, owner: str, number: int) -> Found:
+def find(store: JobStore, owner: str, number: int) -> FoundMeasurement:
     """Return the user's measurement with this id; raise NotFound if there is none, also if it is another user's."""
     handle, definition = _place(store, number)
     stored = store.measurement(handle)
@@ -94,7 +94,7 @@ def find(store: JobStore, owner: str, number: int) -> Found:
     shown = _shown(stored, definition)
     if shown.id != number:  # it has a number, and so no older id
         raise NotFound("Not found.")
-    return Found(stored, shown)
+    return FoundMeasurement(stored, shown)
 
 
 def _place(store: JobStore, number: int) -> tuple[int, int]:
@@ -103,11 +103,11 @@ def _place(store: JobStore, number: int) -> tuple[int, int]:
     return measurements.split_older_id(number) if counted is None else store.handle_of_number(counted) or (-1, 0)
 
 
-def show(store: JobStore, found: Found, *, base_url: str) -> Document:
+def show(store: JobStore, found: FoundMeasurement, *, base_url: str) -> Document:
     return measurements.document_of(found.shown, created_ms=_created_ms(store, found.stored), base_url=base_url)
 
 
-def list_measurements(store: JobStore, owner: str, wanted: Wanted, *, base_url: str) -> Listed:
+def list_measurements(store: JobStore, owner: str, wanted: ListRequest, *, base_url: str) -> MeasurementList:
     """Return one page of the user's measurements. At most the newest ``SCANNED_MAX`` are searched."""
     places: list[tuple[bool, Any, int, int]] = []
     scanned = 0
@@ -129,14 +129,14 @@ def list_measurements(store: JobStore, owner: str, wanted: Wanted, *, base_url: 
     page = [place[-1] for place in places[wanted.begin : wanted.begin + wanted.size]]
     found = tuple(_found_again(store, owner, page))
     documents = [show(store, one, base_url=base_url) for one in found]
-    return Listed(documents, count, whole=wanted.is_plain or scanned < SCANNED_MAX, found=found)
+    return MeasurementList(documents, count, whole=wanted.is_plain or scanned < SCANNED_MAX, found=found)
 
 
-def stop(store: JobStore, owner: str, number: int, *, now_ms: int) -> Stopped | StopAtRipe | Inseparable:
+def stop(store: JobStore, owner: str, number: int, *, now_ms: int) -> StopResult | StopAtRipe | Inseparable:
     """Cancel a measurement. One of several that were submitted together can only be stopped alone once RIPE has it."""
     stored, shown = find(store, owner, number)
     if shown.group_id is None or stored.ended_ms is not None:
-        return Stopped(store.cancel_measurement(stored.handle, now_ms=now_ms))
+        return StopResult(store.cancel_measurement(stored.handle, now_ms=now_ms))
     if not stored.atlas:
         return Inseparable(shown.group_id)
     return StopAtRipe(stored.account or "", stored.key, stored.atlas[shown.definition].atlas_id)
@@ -151,22 +151,22 @@ def stop_at_ripe(store: JobStore, atlas: Atlas, vault: Vault, order: StopAtRipe)
     return answer.reason if isinstance(answer, Refused | Lost) else ""
 
 
-def group_of(store: JobStore, owner: str, number: int) -> list[Found]:
+def group_of(store: JobStore, owner: str, number: int) -> list[FoundMeasurement]:
     """Return all definitions that were submitted together; ``number`` is the id of the first."""
     first = find(store, owner, number)
     if first.shown.group_id != number:
         raise NotFound("Not found.")
     stored = first.stored
-    return [Found(stored, _shown(stored, index)) for index in range(len(stored.measurement.definitions))]
+    return [FoundMeasurement(stored, _shown(stored, index)) for index in range(len(stored.measurement.definitions))]
 
 
-def stop_group(store: JobStore, owner: str, number: int, *, now_ms: int) -> Stopped:
+def stop_group(store: JobStore, owner: str, number: int, *, now_ms: int) -> StopResult:
     first = group_of(store, owner, number)[0]
-    return Stopped(store.cancel_measurement(first.stored.handle, now_ms=now_ms))
+    return StopResult(store.cancel_measurement(first.stored.handle, now_ms=now_ms))
 
 
 def read_results(
-    store: JobStore, atlas: Atlas, vault: Vault, found: Found, take: Callable[[bytes], None]
+    store: JobStore, atlas: Atlas, vault: Vault, found: FoundMeasurement, take: Callable[[bytes], None]
 ) -> Unread | None:
     """Pass each of RIPE's results to ``take`` as a line; none before it is sent. Return None if these were all."""
     stored, shown = found
@@ -185,7 +185,7 @@ def read_results(
             assert_never(answer)
 
 
-def participants(store: JobStore, atlas: Atlas, vault: Vault, found: Found) -> list[int] | Unread:
+def participants(store: JobStore, atlas: Atlas, vault: Vault, found: FoundMeasurement) -> list[int] | Unread:
     """Return the probes that RIPE assigned to the measurement; none before it is sent."""
     stored, shown = found
     if not stored.atlas:
@@ -195,7 +195,7 @@ def participants(store: JobStore, atlas: Atlas, vault: Vault, found: Found) -> l
     return Unread(answer.reason) if isinstance(answer, Refused | Lost) else answer
 
 
-def _candidates(store: JobStore, owner: str, wanted: Wanted) -> Iterator[StoredMeasurement]:
+def _candidates(store: JobStore, owner: str, wanted: ListRequest) -> Iterator[StoredMeasurement]:
     if wanted.ids is not None:
         handles = dict.fromkeys(sorted((_place(store, number)[0] for number in wanted.ids), reverse=True))
         found = (store.measurement(handle) for handle in handles)
@@ -210,13 +210,13 @@ def _candidates(store: JobStore, owner: str, wanted: Wanted) -> Iterator[StoredM
         before = page[-1].handle
 
 
-def _found_again(store: JobStore, owner: str, ids: Sequence[int]) -> Iterator[Found]:
+def _found_again(store: JobStore, owner: str, ids: Sequence[int]) -> Iterator[FoundMeasurement]:
     """Yield the measurements of a page; one that was removed meanwhile is left out."""
     for number in ids:
         try:
             found = find(store, owner, number)
             # A list shows the state by which it is filtered, also while RIPE still counts the measurement as running.
-            yield Found(found.stored, found.shown._replace(running=False))
+            yield FoundMeasurement(found.stored, found.shown._replace(running=False))
         except NotFound:
             continue
 

@@ -11,15 +11,22 @@ import msgspec
 from paceline.core.jobs import observations
 from paceline.core.jobs.answers import cut
 from paceline.core.jobs.atlas import RETRY_AFTER_MS_MAX, RUNNING, Failed, Lost, Ongoing, Refused, Succeeded, Verdict
-from paceline.core.jobs.atlas_replies import Listed, Unanswered
+from paceline.core.jobs.atlas_replies import ListedMeasurement, Unanswered
 from paceline.core.jobs.cost import settle_cost
 from paceline.core.jobs.observations import Beyond, Count, Gone, Observation, PriceDiffers
-from paceline.core.jobs.values import Ending, EndState, HeldState, Progress, StoredJob, StoredMeasurement
+from paceline.core.jobs.values import (
+    EndState,
+    HeldState,
+    MeasurementEnd,
+    MeasurementProgress,
+    StoredJob,
+    StoredMeasurement,
+)
 from paceline.ports import Atlas, Clock, JobStore, Vault
 from paceline.steps.jobs import account_queries
 from paceline.steps.jobs.counting import Watch, count_results
 
-__all__ = ["Followed", "FollowedEnd", "Watch", "finish", "follow"]
+__all__ = ["FollowReport", "FollowedEnd", "Watch", "finish", "follow"]
 
 T = TypeVar("T")
 PAGE = 500
@@ -51,7 +58,7 @@ class UnknownStatus(NamedTuple):
     status: int
 
 
-class Followed(NamedTuple):
+class FollowReport(NamedTuple):
     """Report of one pass.
 
     ``looked``: measurements whose status was read. ``missing``: definitions that RIPE's list does not show.
@@ -73,11 +80,11 @@ class Followed(NamedTuple):
     """End of the pause that RIPE asked for, until which it is asked nothing."""
 
 
-def follow(store: JobStore, atlas: Atlas, vault: Vault, watch: Watch, *, clock: Clock) -> Followed:
+def follow(store: JobStore, atlas: Atlas, vault: Vault, watch: Watch, *, clock: Clock) -> FollowReport:
     """Make one pass over all measurements that hold a slot. A slot is freed once both RIPE and Paceline ended it."""
     now_ms = clock.now_ms()
     if now_ms < watch.paused_until_ms <= now_ms + RETRY_AFTER_MS_MAX:
-        return Followed(paused_until_ms=watch.paused_until_ms)
+        return FollowReport(paused_until_ms=watch.paused_until_ms)
     items = _held(store)
     watch.keep(items)
     by_account: dict[str, list[StoredMeasurement]] = {}
@@ -125,7 +132,7 @@ class _Tally:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        """Counts by their names in ``Followed``."""
+        """Counts by their names in ``FollowReport``."""
         self.losts = 0
         self.ended: list[FollowedEnd] = []
         self.unknown_statuses: list[UnknownStatus] = []
@@ -144,8 +151,8 @@ class _Tally:
         if account_queries.says_pause(failed):
             self.paused = failed
 
-    def report(self, paused_until_ms: int | None) -> Followed:
-        return Followed(
+    def report(self, paused_until_ms: int | None) -> FollowReport:
+        return FollowReport(
             **self.counts,
             ended=tuple(self.ended),
             unknown_statuses=tuple(self.unknown_statuses),
@@ -167,7 +174,7 @@ class _AccountPass:
         self._account, self._tally = account, tally
         self._key = account_queries.NOBODY
         self._in_the_way: str | None = None
-        self._progress: list[Progress] = []
+        self._progress: list[MeasurementProgress] = []
 
     def run(self, items: Sequence[StoredMeasurement]) -> None:
         ids = [one.atlas_id for item in items for one in item.atlas]
@@ -185,7 +192,7 @@ class _AccountPass:
             self._look_at(item, asked.answer)
         self._store.note_progress(self._progress)
 
-    def _look_at(self, item: StoredMeasurement, listed: dict[int, Listed]) -> None:
+    def _look_at(self, item: StoredMeasurement, listed: dict[int, ListedMeasurement]) -> None:
         observed = observations.observe(item, listed)
         self._in_the_way = None
         self._tally.counts["looked"] += 1
@@ -204,7 +211,7 @@ class _AccountPass:
             # A measurement that still runs would deliver, and cost, after it was settled.
             self._stop([one for one in observed if one.may_deliver and one.listed is not None])
         if not self._is_to_count(item, observed, by_status, now_ms):
-            self._note(item, observed, observations.told_of(observed))
+            self._note(item, observed, observations.reported_of(observed))
             return
         if self._tally.is_over or self._tally.counts["counted"] >= COUNTS_MAX:
             self._tally.counts["put_off"] += 1
@@ -249,15 +256,17 @@ class _AccountPass:
         self, item: StoredMeasurement, observed: Sequence[Observation], counts: Sequence[Count], now_ms: int
     ) -> None:
         verdict = observations.judge_by_count(item, observed, counts, now_ms=now_ms)
-        told = observations.told_of(observed, counts)
+        reported = observations.reported_of(observed, counts)
         without = next((one for one in counts if isinstance(one, Gone | Beyond)), None)
         if isinstance(verdict, Ongoing):
-            self._note(item, observed, told)
+            self._note(item, observed, reported)
         elif without is not None:
             self._end_at_the_most(item, observed, verdict, without.reason)
         else:
-            self._store.note_progress([Progress(item.handle, item.attempt, told, observations.scheduled_of(observed))])
-            delivered = [results for _, results in told]
+            self._store.note_progress(
+                [MeasurementProgress(item.handle, item.attempt, reported, observations.scheduled_of(observed))]
+            )
+            delivered = [results for _, results in reported]
             credits_spent = settle_cost(item.measurement, delivered)
             self._end(item, observed, verdict, credits_spent=credits_spent, results=sum(delivered))
 
@@ -270,7 +279,7 @@ class _AccountPass:
         if not isinstance(by_status, Ongoing) and now_ms >= observations.given_up_ms(item) + COUNT_GIVE_UP_MS:
             self._end_at_the_most(item, observed, by_status, reason)
         else:
-            self._note(item, observed, observations.told_of(observed))
+            self._note(item, observed, observations.reported_of(observed))
 
     def _end_at_the_most(
         self, item: StoredMeasurement, observed: Sequence[Observation], verdict: Verdict, reason: str
@@ -293,7 +302,7 @@ class _AccountPass:
         assert not isinstance(verdict, Ongoing)
         state, reason = _outcome(item, verdict)
         reason = cut("; ".join(part for part in (reason, words) if part))
-        ending = Ending(item.handle, item.attempt, state, reason, credits_spent, results, verdict.frees_slot)
+        ending = MeasurementEnd(item.handle, item.attempt, state, reason, credits_spent, results, verdict.frees_slot)
         [ended] = self._store.end([ending], now_ms=self._clock.now_ms())
         if not ended.won:
             return
@@ -350,14 +359,14 @@ class _AccountPass:
         return account_queries.ask_any(self._store, self._vault, self._account, self._key, question)
 
     def _note(
-        self, item: StoredMeasurement, observed: Sequence[Observation], told: tuple[tuple[int, int], ...]
+        self, item: StoredMeasurement, observed: Sequence[Observation], reported: tuple[tuple[int, int], ...]
     ) -> None:
         scheduled = observations.scheduled_of(observed)
         reason = item.reason if self._in_the_way is None else cut(self._in_the_way)
         known = tuple((one.status, one.delivered) for one in item.atlas)
         learned = any(new not in (None, one.scheduled) for new, one in zip(scheduled, item.atlas, strict=True))
-        if told != known or learned or reason != item.reason:
-            self._progress.append(Progress(item.handle, item.attempt, told, scheduled, reason))
+        if reported != known or learned or reason != item.reason:
+            self._progress.append(MeasurementProgress(item.handle, item.attempt, reported, scheduled, reason))
 
 
 def _outcome(item: StoredMeasurement, verdict: Succeeded | Failed) -> tuple[EndState, str]:

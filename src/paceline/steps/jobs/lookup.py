@@ -12,7 +12,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from paceline.core.jobs.atlas import Lost, Marker, Refused, marker_tag
-from paceline.core.jobs.lookups import Found, NoKey, Reply, judge_lookup, lookup_result, put_off
+from paceline.core.jobs.lookups import ListedWithTag, NoKey, Reply, judge_lookup, lookup_result, put_off
 from paceline.core.jobs.values import KeyRefused, SendOutcome, StoredMeasurement, Unsure
 from paceline.core.leases import given_up_before_ms
 from paceline.ports import Atlas, Clock, JobStore, Vault
@@ -89,7 +89,7 @@ def _ask(
         if isinstance(found, Lost):
             return found, effect
         if not isinstance(found, Refused):
-            return Found(found), effect
+            return ListedWithTag(found), effect
         if found.scope != "key":
             return found, effect
         refused = found

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from paceline.core.jobs.atlas import Lost, Marker, Refused, parse_marker_prefix, parse_marker_tag, site_tag
-from paceline.core.jobs.atlas_replies import Listed, Unanswered
+from paceline.core.jobs.atlas_replies import ListedMeasurement, Unanswered
 from paceline.core.jobs.pool import Account
 from paceline.core.jobs.values import StoredMeasurement
 from paceline.core.verify.facts import StrayFact
@@ -75,13 +75,13 @@ def reconcile(store: Store, atlas: Atlas, vault: Vault, *, site: str, settle_ms:
 
 
 def _strays(
-    store: JobStore, running: Sequence[Listed], *, site: str, young_ms: int
-) -> tuple[list[tuple[Listed, Marker, Why]], int]:
+    store: JobStore, running: Sequence[ListedMeasurement], *, site: str, young_ms: int
+) -> tuple[list[tuple[ListedMeasurement, Marker, Why]], int]:
     """Return measurements that nobody follows, and how many are left to a lookup. The store is read after RIPE's list.
 
     So everything in the list is in the store at least as an intent; only its ids may still be on their way.
     """
-    found: list[tuple[Listed, Marker, Why]] = []
+    found: list[tuple[ListedMeasurement, Marker, Why]] = []
     left = 0
     for listed in running:
         marker = _marker_of(listed, site)
@@ -100,7 +100,7 @@ def _strays(
     return found, left
 
 
-def _marker_of(listed: Listed, site: str) -> Marker | None:
+def _marker_of(listed: ListedMeasurement, site: str) -> Marker | None:
     """Return the marker from the description; if somebody changed that, from the last tag, which is ours, too.
 
     A user's own text comes before or after those, and may look like the marker of another measurement.
@@ -117,7 +117,7 @@ def _item_of(store: JobStore, marker: Marker) -> StoredMeasurement | None:
 
 
 def _stop(
-    atlas: Atlas, key: str, account: str, listed: Listed, marker: Marker, why: Why, report: Reconciled
+    atlas: Atlas, key: str, account: str, listed: ListedMeasurement, marker: Marker, why: Why, report: Reconciled
 ) -> tuple[Reconciled, Unanswered | None]:
     answer = atlas.stop(key, listed.id)
     failed = answer if isinstance(answer, Refused | Lost) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paceline.core.why.refusals import (
     KEPT_MS,
-    Refusal,
+    JobRefusal,
     RefusalName,
     Refusals,
     find_refusal,
@@ -22,7 +22,7 @@ REFUSALS = Collection("refusals", Refusals)
 TRIES_MAX = 5
 
 
-def note_refusal(store: ItemStore, owner: str, new: Refusal) -> str | None:
+def note_refusal(store: ItemStore, owner: str, new: JobRefusal) -> str | None:
     """Keep the refusal and return its id; None: it was not kept, because others of the user came at the same time."""
     for _ in range(TRIES_MAX):
         found = REFUSALS.find(store, owner)

@@ -168,8 +168,8 @@ def _sources(item: StoredMeasurement) -> Iterator[_Source]:
             yield _Source(item.index, number, definition.target, problem=problem)
         return
     ended = item.ended_ms is not None
-    for number, (definition, told) in enumerate(zip(definitions, item.atlas, strict=True)):
-        yield _Source(item.index, number, definition.target, told.atlas_id, item.account or "", item.key, ended)
+    for number, (definition, atlas) in enumerate(zip(definitions, item.atlas, strict=True)):
+        yield _Source(item.index, number, definition.target, atlas.atlas_id, item.account or "", item.key, ended)
 
 
 def _by_target(store: JobStore, job: StoredJob) -> dict[str | None, list[_Source]]:

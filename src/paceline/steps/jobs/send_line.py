@@ -21,7 +21,7 @@ def read_line(store: JobStore, *, now_ms: int) -> SendLine:
         users=users,
         pool=make_pool(store.accounts(now_ms=now_ms, releases_until_ms=NEVER_MS)),
         unread=max(counts.queued - sum(user.queued for user in users), 0),
-        aside=counts.parked + counts.unknown,
+        not_queued=counts.parked + counts.unknown,
         sending=counts.sending,
         paused=None if paused is None else Gate(paused.until_ms, paused.reason),
         gated=any(one.until_ms > now_ms for one in full),

@@ -8,7 +8,7 @@ from paceline.core.instants import to_text
 from paceline.core.jobs.cost import price
 from paceline.core.jobs.job import Job, JobLimits, job_digest, parse_job
 from paceline.core.jobs.values import Admitted, Already, Budget, OverCredits, StoredJob, Submission
-from paceline.core.why.refusals import Refusal
+from paceline.core.why.refusals import JobRefusal
 from paceline.errors import AlreadyExists, FieldProblem, InvalidInput, NotFound, OverDailyCredits
 from paceline.ports import JobStore, Store
 from paceline.steps.jobs.refusals import note_refusal
@@ -16,7 +16,7 @@ from paceline.steps.jobs.refusals import note_refusal
 IDEMPOTENCY_KEY_CHARS_MAX = 255
 
 
-class Quote(NamedTuple):
+class CostQuote(NamedTuple):
     """Maximum cost of a job, beside its user's credits. Nothing was changed."""
 
     cost: int
@@ -28,7 +28,7 @@ class Quote(NamedTuple):
         return self.cost <= self.budget.left
 
 
-class Submitted(NamedTuple):
+class SubmittedJob(NamedTuple):
     """``again``: the job was submitted before, under the same idempotency key."""
 
     job: StoredJob
@@ -36,19 +36,19 @@ class Submitted(NamedTuple):
     again: bool = False
 
 
-def quote_job(store: JobStore, owner: str, body: bytes, *, limits: JobLimits, now_ms: int) -> Quote:
+def quote_job(store: JobStore, owner: str, body: bytes, *, limits: JobLimits, now_ms: int) -> CostQuote:
     """Make a dry run: as ``submit_job`` up to the price, and no further."""
     job = parse_job(body, limits, now_ms=now_ms)
     budget = store.budget(owner, now_ms=now_ms)
     if budget is None:
         raise _no_user(owner)
     cost = sum(price(one, now_ms=now_ms).credits for one in job.measurements)
-    return Quote(cost, budget, len(job.measurements))
+    return CostQuote(cost, budget, len(job.measurements))
 
 
 def submit_job(
     store: Store, owner: str, body: bytes, *, limits: JobLimits, idempotency_key: str | None = None, now_ms: int
-) -> Submitted:
+) -> SubmittedJob:
     """Submit a job from JSON. With an idempotency key it is submitted once, however often it is sent."""
     as_of_ms = submitted_ms(store, owner, idempotency_key, now_ms=now_ms)
     job = parse_job(body, limits, now_ms=as_of_ms)
@@ -68,7 +68,9 @@ def submitted_ms(store: JobStore, owner: str, idempotency_key: str | None, *, no
     return now_ms if before is None else before.created_ms
 
 
-def submit_parsed(store: Store, owner: str, job: Job, *, idempotency_key: str | None = None, now_ms: int) -> Submitted:
+def submit_parsed(
+    store: Store, owner: str, job: Job, *, idempotency_key: str | None = None, now_ms: int
+) -> SubmittedJob:
     """Submit a valid job, also one that was written in RIPE's own format."""
     costs = tuple([price(one, now_ms=now_ms) for one in job.measurements])
     # Jobs are compared only under an idempotency key.
@@ -76,9 +78,9 @@ def submit_parsed(store: Store, owner: str, job: Job, *, idempotency_key: str | 
     found = store.submit(Submission(owner, job, costs, digest, idempotency_key), now_ms=now_ms)
     match found:
         case Admitted():
-            return Submitted(found.job, found.budget)
+            return SubmittedJob(found.job, found.budget)
         case Already(same=True):
-            return Submitted(found.job, found.budget, again=True)
+            return SubmittedJob(found.job, found.budget, again=True)
         case Already():
             raise AlreadyExists(
                 f"This Idempotency-Key was used for another job, {found.job.id}. Use a new one for each job."
@@ -91,9 +93,9 @@ def submit_parsed(store: Store, owner: str, job: Job, *, idempotency_key: str | 
             assert_never(found)
 
 
-def _refusal(job: Job, found: OverCredits, *, now_ms: int) -> Refusal:
+def _refusal(job: Job, found: OverCredits, *, now_ms: int) -> JobRefusal:
     budget = found.budget
-    return Refusal(
+    return JobRefusal(
         number=0,
         at_ms=now_ms,
         title=job.title,

@@ -110,8 +110,8 @@ def _with_trouble(report: Synced, account: str, failed: Unanswered) -> Synced:
     return report._replace(troubles=(*report.troubles, Trouble(account, failed.reason)))
 
 
-def _with_limit(report: Synced, account: Account, told: Credits) -> Synced:
-    if told.limit_day is None or told.limit_day >= account.credits.limit:
+def _with_limit(report: Synced, account: Account, reported: Credits) -> Synced:
+    if reported.limit_day is None or reported.limit_day >= account.credits.limit:
         return report
-    lower = LowerLimit(account.id, told.limit_day, account.credits.limit)
+    lower = LowerLimit(account.id, reported.limit_day, account.credits.limit)
     return report._replace(lower_limits=(*report.lower_limits, lower))

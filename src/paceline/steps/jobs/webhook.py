@@ -22,7 +22,7 @@ HOOKS_MAX = 50
 TIMEOUT_MS = 10_000
 
 
-class Hook(NamedTuple):
+class WebhookTry(NamedTuple):
     """A try that is written and now has to be made. ``tries`` includes it."""
 
     job: StoredJob
@@ -58,7 +58,7 @@ def sign(secret: str, body: bytes, *, at_s: int) -> str:
 
 def begin_webhooks(
     store: Store, *, secret: bytes, now_ms: int, chance: Callable[[], float], limit: int = HOOKS_MAX
-) -> list[Hook]:
+) -> list[WebhookTry]:
     """Return the tries that this process makes; those that another process took first are left out."""
     begun = []
     for job, before in store.due_webhooks(now_ms=now_ms, limit=limit):
@@ -70,11 +70,13 @@ def begin_webhooks(
         next_ms = again_ms(tries, now_ms=now_ms, timeout_ms=TIMEOUT_MS, chance=chance())
         if store.note_webhook(job.number, tries=before, next_ms=next_ms):
             call = _call(store, job, tries=tries, secret=secret, now_ms=now_ms)
-            begun.append(Hook(job, tries, call, next_ms))
+            begun.append(WebhookTry(job, tries, call, next_ms))
     return begun
 
 
-def end_webhooks(store: Store, hooks: Mapping[tuple[int, int], Hook], results: Sequence[CallResult]) -> list[HookEnded]:
+def end_webhooks(
+    store: Store, hooks: Mapping[tuple[int, int], WebhookTry], results: Sequence[CallResult]
+) -> list[HookEnded]:
     """Record the results of tries.
 
     Only a 2xx ends a webhook before its last try; a redirect is not followed. For a failed one the next try is written

@@ -11,7 +11,7 @@ from paceline.core.ids import id_problem
 from paceline.core.monitors.check_secrets import keep_hidden
 from paceline.core.monitors.definition import Monitor, MonitorSpec, SpecLimits, parse_spec, spec_document
 from paceline.core.monitors.load import firings_text
-from paceline.core.monitors.put import QUEUES_MAX, Limits
+from paceline.core.monitors.put import QUEUES_MAX, OwnerLimits
 from paceline.core.monitors.schedule import Entry
 from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor, RemoveResult
 from paceline.core.parsing import decode
@@ -33,7 +33,7 @@ def put_monitors(
 
     Their secrets were sealed before: ``check_secrets.seal_put``.
     """
-    limits = Limits(monitors_max, firings_max)
+    limits = OwnerLimits(monitors_max, firings_max)
     if len(puts) > 1:
         results = _put(store, puts, limits, now_ms=now_ms, allot=allot_list)
     else:
@@ -59,7 +59,7 @@ def put_many_monitors(
     store: Store, puts: Sequence[PutMonitor], *, page: int, monitors_max: int, now_ms: int, firings_max: int = 0
 ) -> list[PutResult]:
     """Put monitors like ``put_monitors``, in commits of ``page`` each. Phases are allotted to all of them together."""
-    limits = Limits(monitors_max, firings_max)._asdict()
+    limits = OwnerLimits(monitors_max, firings_max)._asdict()
 
     def put_pages(step: Callable[..., list[PutResult]], puts: Sequence[PutMonitor]) -> list[PutResult]:
         pages = [puts[start : start + page] for start in range(0, len(puts), page)]
@@ -80,7 +80,7 @@ def put_monitors_and_entries(
 
     Also return the entries after that, by generation, for callers that show them at once.
     """
-    results = _put_singles(store, puts, Limits(monitors_max, firings_max), now_ms=now_ms)
+    results = _put_singles(store, puts, OwnerLimits(monitors_max, firings_max), now_ms=now_ms)
     return results, entries_after(_let_follow(store, results, now_ms=now_ms))
 
 
@@ -236,12 +236,14 @@ def _remove_error(result: RemoveResult, remove: RemoveMonitor) -> PacelineError 
             return RevisionMismatch(f"Monitor {remove.id!r} was changed in the meantime. Read it again and retry.")
 
 
-def _put(store: Store, puts: Sequence[PutMonitor], limits: Limits, *, now_ms: int, allot: Allot) -> list[PutResult]:
+def _put(
+    store: Store, puts: Sequence[PutMonitor], limits: OwnerLimits, *, now_ms: int, allot: Allot
+) -> list[PutResult]:
     """Write the puts that need no phase, then allot phases to the others and write them."""
     return _put_again(store, [_asking(put) for put in puts], limits, now_ms=now_ms, allot=allot)
 
 
-def _put_singles(store: Store, puts: Sequence[PutMonitor], limits: Limits, *, now_ms: int) -> list[PutResult]:
+def _put_singles(store: Store, puts: Sequence[PutMonitor], limits: OwnerLimits, *, now_ms: int) -> list[PutResult]:
     """Put single monitors like ``_put``: one that may be new gets a phase at once, which saves asking for it.
 
     If there is a monitor of that name that keeps its interval, the phase is not used.
@@ -254,7 +256,7 @@ def _put_singles(store: Store, puts: Sequence[PutMonitor], limits: Limits, *, no
 
 
 def _put_again(
-    store: Store, puts: Sequence[PutMonitor], limits: Limits, *, now_ms: int, allot: Allot
+    store: Store, puts: Sequence[PutMonitor], limits: OwnerLimits, *, now_ms: int, allot: Allot
 ) -> list[PutResult]:
     """Write the puts; allot a phase to those that turn out to need one and write them again."""
     results = store.put_monitors(puts, **limits._asdict(), now_ms=now_ms)

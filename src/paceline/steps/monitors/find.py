@@ -30,15 +30,15 @@ LAST_ID = "\U0010ffff"
 """Text that sorts after every id."""
 
 
-class Found(NamedTuple):
+class FoundMonitors(NamedTuple):
     views: list[MonitorView]
     following: Mark | None
     """Mark where the next page begins; None: this was the last."""
 
 
-def find_monitors(store: Store, query: MonitorQuery, mark: Mark, *, limit: int, now_ms: int) -> Found:
+def find_monitors(store: Store, query: MonitorQuery, mark: Mark, *, limit: int, now_ms: int) -> FoundMonitors:
     """Return a page of the list after ``mark``. It may have few views, or none, and still be followed by another."""
-    page = _Page(store, query, limit=limit, now_ms=now_ms)
+    page = _MonitorPage(store, query, limit=limit, now_ms=now_ms)
     match query.sort:
         case "id":
             page.walk_ids(mark, page.healths)
@@ -46,10 +46,10 @@ def find_monitors(store: Store, query: MonitorQuery, mark: Mark, *, limit: int, 
             page.by_health(mark)
         case "next_due":
             page.by_due(mark)
-    return Found(page.views, page.following)
+    return FoundMonitors(page.views, page.following)
 
 
-class _Page:
+class _MonitorPage:
     """A page that is being filled. ``following`` is set when it is full, or has looked at as many as it may."""
 
     def __init__(self, store: Store, query: MonitorQuery, *, limit: int, now_ms: int) -> None:

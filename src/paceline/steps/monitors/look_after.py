@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from paceline.core.monitors.alerting.found import LATE_TOLD_MS
-from paceline.core.monitors.alerting.record import Followed, HealthRecord, Subject, close_hour, turn_late
+from paceline.core.monitors.alerting.record import HealthRecord, RecordAndAlerts, Subject, close_hour, turn_late
 from paceline.core.monitors.alerting.stored import HealthChange
 from paceline.core.monitors.definition import Monitor
 from paceline.core.store_status import StoreStatus
@@ -18,7 +18,7 @@ CLOSED_MAX = 100
 class LateReport(NamedTuple):
     """Number of monitors that were reported late, and where the next page begins; None: the round is over."""
 
-    told: int
+    reported: int
     after: int | None
 
 
@@ -57,7 +57,7 @@ def _subject(monitor: Monitor) -> Subject:
     return Subject(monitor.owner, monitor.id, monitor.generation, monitor.spec.alert)
 
 
-def _change(monitor: Monitor, before: HealthRecord, followed: Followed) -> list[HealthChange]:
+def _change(monitor: Monitor, before: HealthRecord, followed: RecordAndAlerts) -> list[HealthChange]:
     if followed.record == before:
         return []
     return [HealthChange(monitor.owner, monitor.id, monitor.generation, before, *followed)]

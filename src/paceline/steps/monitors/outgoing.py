@@ -12,7 +12,7 @@ from paceline.core.instants import to_text
 from paceline.core.monitors import outcome as outcomes
 from paceline.core.monitors.checks import DEFAULT_QUEUE, OutgoingCheck, check_document
 from paceline.core.monitors.dispatch import RetryPolicy, retry_delay_ms
-from paceline.core.monitors.values import Claimed, Queue, Run, Settlement, Take
+from paceline.core.monitors.values import Claimed, Run, RunQueue, Settlement, Take
 from paceline.core.parsing import document_problem
 from paceline.core.schema import Instant
 from paceline.errors import FieldProblem, InvalidInput, PacelineError
@@ -88,7 +88,7 @@ def claim_outgoing(
     name: str = DEFAULT_QUEUE,
 ) -> list[OutgoingItem]:
     """Claim runs that wait in the queue of this name. ``owner`` None claims for every owner: an admin's checker."""
-    queue = Queue(outgoing=True, owner=owner, name=name)
+    queue = RunQueue(outgoing=True, owner=owner, name=name)
     claims = claim(store, queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, policy=policy)
     return [_item(item) for item in claims.granted]
 

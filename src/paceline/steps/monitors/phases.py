@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from paceline.core.monitors.checks import Check
 from paceline.core.monitors.definition import cadence_of
 from paceline.core.monitors.phases.allot import allot_one, allot_together, notes_after
-from paceline.core.monitors.phases.circle import Circle, Place, after_moves
+from paceline.core.monitors.phases.circle import Circle, CirclePosition, after_moves
 from paceline.core.monitors.phases.hosts import HostNote, HostNotes, after_come, notes_in, shard_of
 from paceline.core.monitors.places import target_of
 from paceline.core.monitors.schedule import Arm, Keep, Phase, allotted_ms
@@ -24,7 +24,7 @@ from paceline.core.monitors.values import PutMonitor, Reacted
 from paceline.ports import Store
 from paceline.ports.items import GETS_MAX, WRITES_MAX, ItemStore, ItemWrite
 from paceline.ports.monitors import Beside
-from paceline.steps.collection import Collection, Found, find_both, write
+from paceline.steps.collection import Collection, FoundItem, find_both, write
 
 CIRCLES = Collection("phases", Circle)
 HOSTS = Collection("phase-hosts", HostNotes)
@@ -43,8 +43,8 @@ class Allot(Protocol):
 class Move(NamedTuple):
     """Change of the circles by a reaction: the interval and place that an entry leaves, and those it gets."""
 
-    gone: tuple[int, Place] | None
-    come: tuple[int, Place] | None
+    gone: tuple[int, CirclePosition] | None
+    come: tuple[int, CirclePosition] | None
 
 
 def allot_each(store: Store, puts: Sequence[PutMonitor], *, now_ms: int) -> list[PutMonitor]:
@@ -56,7 +56,7 @@ def allot_each(store: Store, puts: Sequence[PutMonitor], *, now_ms: int) -> list
         circle, notes = known[every_ms]
         phase = allot_one(circle, notes.get(host), every_ms, now_ms=now_ms)
         if len(puts) > 1:  # the next one must know of it
-            come = [Place(host, phase.ms)]
+            come = [CirclePosition(host, phase.ms)]
             after = after_moves(circle, every_ms, come=come, hosts=host not in notes)
             known[every_ms] = after, notes | notes_after(circle, notes, every_ms, come)
         placed.append(_with_phase(put, phase))
@@ -97,8 +97,8 @@ def count_moves(reacted: Sequence[Reacted]) -> Beside | None:
 
 def count_on_circles(items: ItemStore, moves: Iterable[Move]) -> int:
     """Count the moves. Return how many circles were given up because others wrote them all the time."""
-    gone: dict[int, list[Place]] = {}
-    come: dict[int, list[Place]] = {}
+    gone: dict[int, list[CirclePosition]] = {}
+    come: dict[int, list[CirclePosition]] = {}
     for move in moves:
         if move.gone is not None:
             gone.setdefault(move.gone[0], []).append(move.gone[1])
@@ -116,12 +116,15 @@ def move_of(item: Reacted) -> Move | None:
         return None
     gone = come = None
     if entry is not None and (phase_ms := allotted_ms(entry)) is not None:
-        gone = entry.cadence.every_ms, Place("", phase_ms, generation=entry.generation)
+        gone = entry.cadence.every_ms, CirclePosition("", phase_ms, generation=entry.generation)
     if isinstance(item.reaction, Arm) and item.reaction.lead_ms is not None:
         assert monitor is not None
         assert monitor.spec.phase is not None
         phase, host = monitor.spec.phase, host_of(monitor.spec.check)
-        come = item.reaction.cadence.every_ms, Place(host, phase.ms, phase.first_ms or 0, item.change.generation)
+        come = (
+            item.reaction.cadence.every_ms,
+            CirclePosition(host, phase.ms, phase.first_ms or 0, item.change.generation),
+        )
     if gone and come and (gone[0], gone[1].phase_ms) == (come[0], come[1].phase_ms):
         return None
     return Move(gone, come) if gone or come else None
@@ -132,7 +135,9 @@ def host_of(check: Check) -> str:
     return target_of(check).rpartition(":")[0]
 
 
-def _count_page(items: ItemStore, page: Page, come: Mapping[int, list[Place]], gone: Mapping[int, list[Place]]) -> bool:
+def _count_page(
+    items: ItemStore, page: Page, come: Mapping[int, list[CirclePosition]], gone: Mapping[int, list[CirclePosition]]
+) -> bool:
     for _ in range(TRIES_MAX):
         writes: list[ItemWrite] = []
         for every_ms, known in _find(items, page).items():
@@ -145,15 +150,17 @@ def _count_page(items: ItemStore, page: Page, come: Mapping[int, list[Place]], g
 class _Known(NamedTuple):
     """A circle and the notes of some hosts on it, as they were read."""
 
-    found: Found[Circle]
-    shards: dict[int, Found[HostNotes]]
+    found: FoundItem[Circle]
+    shards: dict[int, FoundItem[HostNotes]]
     notes: dict[str, HostNote]
 
     @property
     def circle(self) -> Circle | None:
         return self.found.value
 
-    def after(self, every_ms: int, *, come: Sequence[Place], gone: Sequence[Place]) -> list[ItemWrite]:
+    def after(
+        self, every_ms: int, *, come: Sequence[CirclePosition], gone: Sequence[CirclePosition]
+    ) -> list[ItemWrite]:
         """Return the writes after these monitors have come and gone."""
         new = {place.host for place in come} - self.notes.keys()
         circle = after_moves(self.circle, every_ms, come=come, gone=gone, hosts=len(new))

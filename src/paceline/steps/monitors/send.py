@@ -11,10 +11,10 @@ from paceline.core.leases import Leased, check_lease, fits_lease, sort_out
 from paceline.core.monitors.check_secrets import is_sealed
 from paceline.core.monitors.checks import OutgoingCheck
 from paceline.core.monitors.definition import duration_ms
-from paceline.core.monitors.dispatch import Refuse, RetryPolicy, Send, after_attempt, decide
+from paceline.core.monitors.dispatch import MakeCheck, RefuseCheck, RetryPolicy, after_attempt, decide
 from paceline.core.monitors.outcome import Dead, Outcome, Retry
 from paceline.core.monitors.places import Places, target_of
-from paceline.core.monitors.values import CHECKS, Claimed, Finished, Order, Queue, Settlement
+from paceline.core.monitors.values import CHECKS, CheckOrder, Claimed, Finished, RunQueue, Settlement
 from paceline.ports import Store
 from paceline.steps.monitors.check_secrets import CheckOpener
 
@@ -29,7 +29,7 @@ class Claims(NamedTuple):
     refused: list[Settlement]
 
 
-class SettleReport(NamedTuple):
+class CheckSettleReport(NamedTuple):
     settled: list[Finished]
     stale: int
     """Number of outcomes that came after their lease had run out and were refused."""
@@ -37,7 +37,7 @@ class SettleReport(NamedTuple):
     """Failed attempts whose check is tried again: their outcome is a retry."""
 
 
-def claim(store: Store, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, policy: RetryPolicy) -> Claims:
+def claim(store: Store, queue: RunQueue, *, now_ms: int, runs_max: int, lease_ms: int, policy: RetryPolicy) -> Claims:
     """Lease the runs that may start now, and settle at once those that must not be sent."""
     claimed = store.claim(queue, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms)
     return admit(store, claimed, now_ms=now_ms, policy=policy)
@@ -49,9 +49,9 @@ def admit(store: Store, claimed: Iterable[Claimed], *, now_ms: int, policy: Retr
     refused: list[Settlement] = []
     for item in claimed:
         match decide(item.check, attempt=item.attempt, lost=item.lost, policy=policy):
-            case Send():
+            case MakeCheck():
                 granted.append(item)
-            case Refuse(outcome=outcome):
+            case RefuseCheck(outcome=outcome):
                 refused.append(_settlement(item, outcome, now_ms))
             case never:
                 assert_never(never)
@@ -69,7 +69,7 @@ def claim_orders(
     policy: RetryPolicy,
     places: Places | None = None,
     opener: CheckOpener | None = None,
-) -> list[Order]:
+) -> list[CheckOrder]:
     """Return the checks to be made now. ``places``: checks that are out, and the limits of an owner and a target."""
     claimed = store.claim(CHECKS, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
     return make_orders(store, claimed, now_ms=now_ms, policy=policy, opener=opener)
@@ -85,7 +85,7 @@ def settle_and_claim(
     policy: RetryPolicy,
     places: Places | None = None,
     opener: CheckOpener | None = None,
-) -> tuple[SettleReport, list[Order]]:
+) -> tuple[CheckSettleReport, list[CheckOrder]]:
     """Settle and claim like ``settle`` and ``claim_orders``, in one act: a commit costs more than what it carries."""
     written = _settlements(finished, policy)
     won, claimed = store.settle_and_claim(written, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
@@ -99,21 +99,21 @@ def make_orders(
     now_ms: int,
     policy: RetryPolicy,
     opener: CheckOpener | None = None,
-) -> list[Order]:
+) -> list[CheckOrder]:
     """Return the claimed checks that are to be made; those that must not be sent are settled at once.
 
     ``opener`` opens their sealed parts.
     """
-    orders: list[Order] = []
+    orders: list[CheckOrder] = []
     ended: list[Settlement] = []
     for item in claimed:
         check = item.check
         if item.target and check is not None and item.attempt == 1 and not (item.lost or is_sealed(check)):
-            orders.append(cast("Order", item))  # nearly always: ``decide`` would send it, and nothing is copied
+            orders.append(cast("CheckOrder", item))  # nearly always: ``decide`` would send it, and nothing is copied
             continue
         if check is None or item.attempt > 1 or item.lost:
             decision = decide(check, attempt=item.attempt, lost=item.lost, policy=policy)
-            if isinstance(decision, Refuse):
+            if isinstance(decision, RefuseCheck):
                 ended.append(_settlement(item, decision.outcome, now_ms))
                 continue
             check = decision.check
@@ -128,13 +128,15 @@ def make_orders(
                 ended.append(_settlement(item, Dead(SEALED_OTHERWISE), now_ms))
                 continue
             check = opened
-        orders.append(cast("Order", replace(item, check=check, target=item.target or target_of(check))))
+        orders.append(cast("CheckOrder", replace(item, check=check, target=item.target or target_of(check))))
     if ended:
         store.settle(ended)
     return orders
 
 
-def orders_in_time(orders: Iterable[Order], *, lease_ms: int, now_ms: int) -> tuple[list[Order], list[Order]]:
+def orders_in_time(
+    orders: Iterable[CheckOrder], *, lease_ms: int, now_ms: int
+) -> tuple[list[CheckOrder], list[CheckOrder]]:
     """Divide the checks into those to make now, and those to give back because they may outlive their lease."""
     orders = list(orders)
     if not orders:
@@ -152,10 +154,10 @@ def orders_in_time(orders: Iterable[Order], *, lease_ms: int, now_ms: int) -> tu
     return sort_out(orders, lambda order: lease(order.lease_until_ms, order.check.timeout), now_ms=now_ms)
 
 
-def settle(store: Store, finished: Sequence[Finished], *, policy: RetryPolicy = ONCE) -> SettleReport:
+def settle(store: Store, finished: Sequence[Finished], *, policy: RetryPolicy = ONCE) -> CheckSettleReport:
     """Record the results of the checks. A failure with attempts left is tried again and settles nothing."""
     if not finished:
-        return SettleReport([], 0)
+        return CheckSettleReport([], 0)
     written = _settlements(finished, policy)
     return _report(finished, written, store.settle(written))
 
@@ -173,13 +175,13 @@ def _settled(item: Finished, policy: RetryPolicy) -> Settlement:
     return item if outcome is item.outcome else Settlement(item.handle, attempt, outcome, item.started_ms, ended_ms)
 
 
-def _report(finished: Sequence[Finished], written: Sequence[Settlement], won: Sequence[bool]) -> SettleReport:
+def _report(finished: Sequence[Finished], written: Sequence[Settlement], won: Sequence[bool]) -> CheckSettleReport:
     if written is finished and all(won):
-        return SettleReport(list(finished), 0)
+        return CheckSettleReport(list(finished), 0)
     rows = list(zip(finished, written, won, strict=True))
     again = [one for _, one, counts in rows if counts and isinstance(one.outcome, Retry)]
     settled = [item for item, one, counts in rows if counts and not isinstance(one.outcome, Retry)]
-    return SettleReport(settled, won.count(False), again)
+    return CheckSettleReport(settled, won.count(False), again)
 
 
 def _settlement(item: Claimed, outcome: Outcome, now_ms: int) -> Settlement:

@@ -36,11 +36,11 @@ DAYS_MAX = 14
 """Number of a batch's days that are marked as planned in the other store: more than are ever made up for."""
 
 
-class Line(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
+class StreamLine(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
     """One line of the stream."""
 
 
-class Head(Line, frozen=True, tag="paceline"):
+class Head(StreamLine, frozen=True, tag="paceline"):
     format: int
     exported_ms: int
     sealed: str
@@ -57,7 +57,7 @@ class MovedToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expires_ms: int | None = None
 
 
-class UserLine(Line, frozen=True, tag="user"):
+class UserLine(StreamLine, frozen=True, tag="user"):
     id: str
     role: Role
     daily_credits: int
@@ -66,7 +66,7 @@ class UserLine(Line, frozen=True, tag="user"):
     tokens: tuple[MovedToken, ...] = ()
 
 
-class ChannelLine(Line, frozen=True, tag="channel"):
+class ChannelLine(StreamLine, frozen=True, tag="channel"):
     """A channel of a user; its URL is sealed."""
 
     owner: str
@@ -74,7 +74,7 @@ class ChannelLine(Line, frozen=True, tag="channel"):
     channel: Channel
 
 
-class SilenceLine(Line, frozen=True, tag="silence"):
+class SilenceLine(StreamLine, frozen=True, tag="silence"):
     """A silence in force."""
 
     owner: str
@@ -82,13 +82,13 @@ class SilenceLine(Line, frozen=True, tag="silence"):
     silence: Silence
 
 
-class AlertLine(Line, frozen=True, tag="alert"):
+class AlertLine(StreamLine, frozen=True, tag="alert"):
     """An alert that is not over: finished deliveries stay so, the other store makes the rest."""
 
     record: AlertRecord
 
 
-class MonitorLine(Line, frozen=True, tag="monitor"):
+class MonitorLine(StreamLine, frozen=True, tag="monitor"):
     """A monitor.
 
     ``due_ms``: its next firing; None while it is paused. ``rollup``: its uptime, encoded. ``health``: its record.
@@ -103,7 +103,7 @@ class MonitorLine(Line, frozen=True, tag="monitor"):
     health: HealthRecord | None = None
 
 
-class ProviderLine(Line, frozen=True, tag="provider"):
+class ProviderLine(StreamLine, frozen=True, tag="provider"):
     """A provider; its headers are sealed."""
 
     id: str
@@ -119,7 +119,7 @@ class MovedDay(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     open: bool
 
 
-class BatchLine(Line, frozen=True, tag="batch"):
+class BatchLine(StreamLine, frozen=True, tag="batch"):
     """A batch. ``since_ms``: windows that began before are planned already or not at all."""
 
     id: str
@@ -134,7 +134,7 @@ class MovedRun(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ended: bool
 
 
-class RecordLine(Line, frozen=True, tag="record"):
+class RecordLine(StreamLine, frozen=True, tag="record"):
     batch: str
     record: msgspec.Raw
     """The record as it is shown, with its headers' values hidden."""
@@ -151,7 +151,7 @@ class MovedKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     quarantine: str
 
 
-class AccountLine(Line, frozen=True, tag="account"):
+class AccountLine(StreamLine, frozen=True, tag="account"):
     """An account. ``credits`` and ``results``: the use of its day by all users."""
 
     id: str
@@ -161,19 +161,19 @@ class AccountLine(Line, frozen=True, tag="account"):
     keys: tuple[MovedKey, ...] = ()
 
 
-class JobLine(Line, frozen=True, tag="job"):
+class JobLine(StreamLine, frozen=True, tag="job"):
     """A finished job, as history: no store imports it."""
 
     job: StoredJob
 
 
-class HistoryLine(Line, frozen=True, tag="history"):
+class HistoryLine(StreamLine, frozen=True, tag="history"):
     """A fact of the ledger, for ``paceline verify``: no store imports it."""
 
     fact: AnyFact
 
 
-class Tail(Line, frozen=True, tag="end"):
+class Tail(StreamLine, frozen=True, tag="end"):
     """Last line. ``lines``: the number of lines before it, including the first."""
 
     lines: int

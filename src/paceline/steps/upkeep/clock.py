@@ -31,7 +31,7 @@ CLOCK = Collection("clock", NotedTime)
 NOTED = "store"
 
 
-class Waits(NamedTuple):
+class LongestWaits(NamedTuple):
     """Longest waits of runs, calls, sends and alerts by a clock that is right."""
 
     run_ms_max: int
@@ -52,7 +52,7 @@ class SetBack(NamedTuple):
 
 
 def watch_clock(
-    store: Store, *, read_ms: Callable[[], int], stepped_ms: int, apart_ms: int, waits: Waits
+    store: Store, *, read_ms: Callable[[], int], stepped_ms: int, apart_ms: int, waits: LongestWaits
 ) -> SetBack | None:
     """Note the time in the store and pull back what waits too far ahead. None: the clock was not set back.
 

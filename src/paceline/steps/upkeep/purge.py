@@ -14,7 +14,7 @@ MEASUREMENTS_MAX = 1_000
 """Maximum number of measurements in one pass: fewer, because each has a dozen postings, and other writers wait."""
 
 
-class Walk(NamedTuple):
+class PurgeWalk(NamedTuple):
     """Position in the batches' ledger and in removed records, and the numbers deleted so far.
 
     None: that part is done.
@@ -36,8 +36,8 @@ def purge(store: Store, *, keep_ms: int, expire_ms: int, now_ms: int, limit: int
 
 
 def purge_calls(
-    store: BatchStore, walk: Walk, *, keep_ms: int, dead_keep_ms: int, now_ms: int, limit: int = CALLS_MAX
-) -> Walk:
+    store: BatchStore, walk: PurgeWalk, *, keep_ms: int, dead_keep_ms: int, now_ms: int, limit: int = CALLS_MAX
+) -> PurgeWalk:
     """Make one bounded pass over the batches' runs, or then over removed records that no run names any more."""
     if walk.run is not None:
         done = store.purge_calls(

@@ -22,7 +22,7 @@ from paceline.core.monitors.phases.circle import Circle, bucket_count
 from paceline.core.monitors.schedule import Entry
 from paceline.ports import Store
 from paceline.ports.items import GETS_MAX, WRITES_MAX
-from paceline.steps.collection import Collection, Found, write
+from paceline.steps.collection import Collection, FoundItem, write
 from paceline.steps.monitors.phases import CIRCLES
 
 EVERY_MS = 86_400_000
@@ -39,7 +39,7 @@ TRIES_MAX = 3
 PAGES_MAX = 1_000_000
 
 
-class Walk(msgspec.Struct, frozen=True):
+class RecountWalk(msgspec.Struct, frozen=True):
     """Progress of the recount."""
 
     number: int = 0
@@ -70,11 +70,11 @@ class _Member(NamedTuple):
     """A circle of the walk with its new counts, both as they were read."""
 
     every_ms: int
-    circle: Found[Circle]
-    counts: Found[recount.NewCounts]
+    circle: FoundItem[Circle]
+    counts: FoundItem[recount.NewCounts]
 
 
-WALKS = Collection("phase-walk", Walk)
+WALKS = Collection("phase-walk", RecountWalk)
 COUNTS = Collection("phase-counts", recount.NewCounts)
 ALL = "all"
 
@@ -85,7 +85,7 @@ def recount_phases(
     """Make one bounded pass, a page, if a round is in progress or due and no process has just made one."""
     for _ in range(TRIES_MAX):
         found = WALKS.find(store, ALL)
-        walk = found.value or Walk()
+        walk = found.value or RecountWalk()
         if walk.rests and 0 <= now_ms - walk.began_ms < every_ms:
             return RecountReport()
         if not walk.rests and 0 <= now_ms - walk.paged_ms < pause_ms:
@@ -107,9 +107,9 @@ def phase_problems(store: Store, *, now_ms: int) -> list[str]:
     return [PHASES_MISCOUNTED.format(format_duration(every_ms)) for every_ms, _ in sorted(wrong)]
 
 
-def _begin(store: Store, found: Found[Walk], *, now_ms: int) -> RecountReport | None:
+def _begin(store: Store, found: FoundItem[RecountWalk], *, now_ms: int) -> RecountReport | None:
     """Begin a walk over the next circles, or end the round. None: something was written meanwhile."""
-    walk = found.value or Walk()
+    walk = found.value or RecountWalk()
     is_first = walk.rests
     if is_first:
         walk = replace(walk, began_ms=now_ms, circle="", rests=False)
@@ -131,7 +131,7 @@ def _begin(store: Store, found: Found[Walk], *, now_ms: int) -> RecountReport | 
     return RecountReport(more=True) if write(store, writes) else None
 
 
-def _page(store: Store, found: Found[Walk], now_ms: int, limit: int) -> RecountReport | None:
+def _page(store: Store, found: FoundItem[RecountWalk], now_ms: int, limit: int) -> RecountReport | None:
     """Count a page of entries; the walk ends with an empty one. None: something was written meanwhile."""
     walk = found.value
     assert walk is not None
@@ -150,7 +150,7 @@ def _page(store: Store, found: Found[Walk], now_ms: int, limit: int) -> RecountR
     return RecountReport(len(page), wrong, more=True) if write(store, writes) else None
 
 
-def _members(store: Store, walk: Walk) -> list[_Member]:
+def _members(store: Store, walk: RecountWalk) -> list[_Member]:
     """Return the circles that still take part; one that was removed and made again counts from its start."""
     keys = [str(every_ms) for every_ms in walk.intervals]
     circles, counts = CIRCLES.find_many(store, keys), COUNTS.find_many(store, keys)
@@ -184,7 +184,7 @@ def _removed(store: Store, page: Sequence[Entry], *, after: int, until: int | No
             yield change.entry
 
 
-def _add_missing(store: Store, walk: Walk, buckets: Mapping[int, Sequence[int]]) -> None:
+def _add_missing(store: Store, walk: RecountWalk, buckets: Mapping[int, Sequence[int]]) -> None:
     """Make circles for intervals that have none, with these entries alone: the next round counts the others."""
     others = sorted(buckets.keys() - set(walk.intervals))[:GETS_MAX]
     for found in CIRCLES.find_many(store, [str(every_ms) for every_ms in others]):

@@ -9,7 +9,7 @@ import msgspec
 
 from paceline.core.instants import to_text
 from paceline.core.jobs.meters import DAY_MS, MINUTE_MS, NEVER_MS, Meter, balance_ends_ms, room, room_ms
-from paceline.core.jobs.pool import Account, KeyState, aside_reason
+from paceline.core.jobs.pool import Account, KeyState, unusable_reason
 from paceline.core.jobs.values import StoredKey
 from paceline.core.schema import Instant
 from paceline.errors import NotFound
@@ -154,11 +154,11 @@ def _account_view(account: Account, keys: Sequence[StoredKey], *, now_ms: int) -
 
 
 def _account_state(account: Account, *, now_ms: int) -> tuple[AccountState, str]:
-    if aside := aside_reason(account):
+    if reason := unusable_reason(account):
         if not account.enabled:
-            return "disabled", aside
+            return "disabled", reason
         quarantined = any(key.state == "quarantined" for key in account.keys)
-        return "quarantined" if quarantined else "no_key", aside
+        return "quarantined" if quarantined else "no_key", reason
     if account.closed_until_ms > now_ms:
         return "closed", account.reason or "backing off"
     meters = {
@@ -178,7 +178,7 @@ def _balance_view(account: Account) -> MeterView | None:
         return None
     held, left = account.credits.held, max(0, balance.free)
     # RIPE may only have said that it is too little: then what is left is an upper bound.
-    limit = left + held if balance.told is None else balance.told
+    limit = left + held if balance.reported is None else balance.reported
     return MeterView(max(0, limit - held - left), held, 0, limit, left, None)
 
 

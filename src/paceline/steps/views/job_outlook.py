@@ -23,7 +23,7 @@ _WAITING: tuple[MeasurementState, ...] = ("queued", "parked")
 _OPEN: tuple[MeasurementState, ...] = (*_WAITING, "sending", "unknown", "ongoing")
 
 
-class Outlook(NamedTuple):
+class JobOutlook(NamedTuple):
     """``place``: how many sends come before the job's next one; None: nothing of it waits to be sent.
 
     ``eta``: when its first measurement is sent, if nothing was sent yet; else when its last one ends.
@@ -56,17 +56,17 @@ class JobOutlooks:
     def pool(self) -> Pool:
         return self._line.pool
 
-    def of(self, one: OpenJob) -> Outlook:
+    def of(self, one: OpenJob) -> JobOutlook:
         """Return the place of the job and its ETA, as far as they are known."""
         job = one.job
         queued = job.open and job.cancelled_ms is None and any(one.counts.get(state) for state in _WAITING)
         before = self._before(job) if queued else 0
         place = place_of(self._line, job.owner, before) if queued else None
         if not job.open or job.cancelled_ms is not None:
-            return Outlook()
+            return JobOutlook()
         if job.started_ms is None:
-            return Outlook(place, self._begin_eta(one, before))
-        return Outlook(place, self._end_eta(one, before))
+            return JobOutlook(place, self._begin_eta(one, before))
+        return JobOutlook(place, self._end_eta(one, before))
 
     def is_disabled(self, owner: str) -> bool:
         if owner not in self._disabled:

@@ -79,20 +79,20 @@ class UptimeView(msgspec.Struct, frozen=True):
 
 def uptime_view(store: Store, monitor: Monitor, *, now_ms: int) -> UptimeView:
     [rollup] = store.uptimes([monitor], now_ms=now_ms)
-    told = figures(rollup, now_ms=now_ms)
+    found = figures(rollup, now_ms=now_ms)
     incidents = [
-        IncidentView(to_text(one.began_ms), to_text_or_none(one.ended_ms), one.reason) for one in told.incidents
+        IncidentView(to_text(one.began_ms), to_text_or_none(one.ended_ms), one.reason) for one in found.incidents
     ]
-    share_1d, share_7d, share_30d, share_90d = told.shares
+    share_1d, share_7d, share_30d, share_90d = found.shares
     return UptimeView(
         share_1d=share_1d,
         share_7d=share_7d,
         share_30d=share_30d,
         share_90d=share_90d,
-        since=SharesSinceView(*(to_text(ms) for ms in told.since_ms)),
-        latency_ms=LatencyView(*told.latency),
+        since=SharesSinceView(*(to_text(ms) for ms in found.since_ms)),
+        latency_ms=LatencyView(*found.latency),
         incidents=incidents,
-        days=[_day_view(one) for one in told.days],
+        days=[_day_view(one) for one in found.days],
     )
 
 
@@ -109,12 +109,12 @@ def with_figures(store: Store, views: Sequence[MonitorView], *, now_ms: int) -> 
 
 
 def _monitor_figures(rollup: Rollup, *, now_ms: int) -> MonitorFigures:
-    told = figures(rollup, now_ms=now_ms)
-    known = {one.number: one for one in told.days}
+    found = figures(rollup, now_ms=now_ms)
+    known = {one.number: one for one in found.days}
     days = [known.get(now_ms // DAY_MS - back) for back in reversed(range(LISTED_DAYS))]
     return MonitorFigures(
-        told.shares[WINDOWS_DAYS.index(LISTED_DAYS)],
-        told.latency.p95,
+        found.shares[WINDOWS_DAYS.index(LISTED_DAYS)],
+        found.latency.p95,
         [None if one is None else share([one.day]) for one in days],
         [None if one is None else one.latency.p50 for one in days],
     )

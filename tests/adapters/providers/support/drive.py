@@ -10,7 +10,7 @@ from pathlib import Path
 from paceline.adapters.providers.checks import CheckProvider
 from paceline.core.monitors.checks import PolledCheck
 from paceline.core.monitors.outcome import Done
-from paceline.core.monitors.values import Finished, Order
+from paceline.core.monitors.values import CheckOrder, Finished
 
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 
@@ -24,8 +24,8 @@ def open_provider(*allow: str, own: Sequence[tuple[str, int]] = (), ca_file: Pat
     return CheckProvider(allow=[ip_network(text) for text in allow], clock=RealClock(), own=own, ca_file=ca_file)
 
 
-def order(check: PolledCheck, handle: int = 1) -> Order:
-    return Order(handle, 1, owner="ada", monitor="web", generation=1, counter=handle, check=check)
+def order(check: PolledCheck, handle: int = 1) -> CheckOrder:
+    return CheckOrder(handle, 1, owner="ada", monitor="web", generation=1, counter=handle, check=check)
 
 
 def gather(provider: CheckProvider, count: int, *, within_s: float = 60.0) -> list[Finished]:

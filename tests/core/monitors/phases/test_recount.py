@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from paceline.core.monitors.phases.allot import allot_together
-from paceline.core.monitors.phases.circle import MOVED_MAX, Circle, Place, after_moves, bucket_count, bucket_of
+from paceline.core.monitors.phases.circle import MOVED_MAX, Circle, CirclePosition, after_moves, bucket_count, bucket_of
 from paceline.core.monitors.phases.hosts import shard_of
 from paceline.core.monitors.phases.recount import (
     NewCounts,
@@ -68,9 +68,9 @@ def test_recount_is_exact_however_much_moves_between_its_pages(
         for comes, generation, slot in between[step % len(between)]:
             if comes and generation not in there:
                 there[generation] = slot * 50
-                circle = after_moves(circle, EVERY_MS, come=[Place("h", slot * 50, generation=generation)])
+                circle = after_moves(circle, EVERY_MS, come=[CirclePosition("h", slot * 50, generation=generation)])
             elif not comes and generation in there:
-                gone = Place("h", there.pop(generation), generation=generation)
+                gone = CirclePosition("h", there.pop(generation), generation=generation)
                 circle = after_moves(circle, EVERY_MS, gone=[gone])
             assert circle is not None
     assert circle is not None
@@ -91,11 +91,11 @@ def test_abandoned_recount_is_given_up_after_too_many_moves() -> None:
     assert circle is not None
     circle = replace(circle, walked=replace(circle.walked, until=10**6)) if circle.walked else None
     for number in range(MOVED_MAX):
-        circle = after_moves(circle, every_ms, come=[Place("h", number * 1_000, generation=number)])
+        circle = after_moves(circle, every_ms, come=[CirclePosition("h", number * 1_000, generation=number)])
     assert circle is not None
     assert circle.walked is not None
     assert len(circle.walked.moved) == MOVED_MAX
-    circle = after_moves(circle, every_ms, come=[Place("h", MOVED_MAX * 1_000, generation=5)])
+    circle = after_moves(circle, every_ms, come=[CirclePosition("h", MOVED_MAX * 1_000, generation=5)])
     assert circle is not None
     assert circle.walked is None
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from paceline.adapters.providers.ripe_atlas import RipeAtlas
 from paceline.core.jobs.atlas import Created, Marker, client_id, request_body
-from paceline.core.jobs.values import Ending, Sent, StoredMeasurement
+from paceline.core.jobs.values import MeasurementEnd, Sent, StoredMeasurement
 from paceline.simulators.ripe_atlas import AtlasSimulator, Model, SimulatorClock
 from tests.shells.api.conftest import Client, Reply, World, serving
 from tests.steps.support.stored_keys import open_key
@@ -91,7 +91,7 @@ class AtlasWorld:
         return found
 
     def done(self, item: StoredMeasurement, *, spent: int = COST) -> None:
-        ending = Ending(item.handle, item.attempt, "done", "", spent, PROBES, frees_slot=True)
+        ending = MeasurementEnd(item.handle, item.attempt, "done", "", spent, PROBES, frees_slot=True)
         assert self.store.end([ending], now_ms=self.now_ms())[0].won
 
 

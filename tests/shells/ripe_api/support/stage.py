@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
-from paceline.adapters.certificates import Made
+from paceline.adapters.certificates import CertificateFiles
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.adapters.vault import SecretVault
 from paceline.core.jobs.values import AccountSpec
@@ -59,7 +59,7 @@ class Stage(NamedTuple):
 
 @contextmanager
 def staged(
-    folder: Path, *flags: str, model: Model = HURRIED, made: Made | None = None, **settings: str
+    folder: Path, *flags: str, model: Model = HURRIED, made: CertificateFiles | None = None, **settings: str
 ) -> Iterator[Stage]:
     """``made``: certificates to serve with; else it makes its own."""
     with AtlasSimulator(model) as simulator:
@@ -90,7 +90,7 @@ def staged(
         assert simulator.defects == []
 
 
-def _tls(made: Made | None) -> list[str]:
+def _tls(made: CertificateFiles | None) -> list[str]:
     return ["--tls-cert", str(made.server), "--tls-key", str(made.server)] if made else ["--tls-self-signed"]
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from paceline.core.verify.rules import Rules
 from paceline.ports import Store
 from paceline.steps.history.notes import note_set_back
-from paceline.steps.history.verify import Report, verify
+from paceline.steps.history.verify import VerifyReport, verify
 from tests.world.support.actors import EXPIRE_MS, KEEP_MS
 from tests.world.support.broken import Broken
 from tests.world.support.job_world import JobWorld
@@ -20,7 +20,7 @@ GOES_ON = (Broken, AssertionError, LookupError)
 """Errors that a world ignores to go on with a broken store."""
 
 
-def judged(world: Seeded, store: Store | None = None) -> Report:
+def judged(world: Seeded, store: Store | None = None) -> VerifyReport:
     """Judges the world's store. Every daemon sees its own clock go back, so each set-back is noted first."""
     store = store or world._real[0]
     for from_ms, to_ms in world.set_backs:
@@ -65,7 +65,7 @@ class BlindWorld(World):
         self.begin()
         self._live(steps)
 
-    def judged(self) -> Report:
+    def judged(self) -> VerifyReport:
         return judged(self, cast("Any", self._watched[0])._inner)
 
     def _step(self) -> None:
@@ -100,7 +100,7 @@ class BlindJobWorld(JobWorld):
         for watched in self._watched:
             watched._books = self.books
 
-    def judged(self) -> Report:
+    def judged(self) -> VerifyReport:
         return judged(self)
 
     def _step(self) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from paceline.adapters.aws.batches.keys import lane_shards, provider_in, worker_shards
 from paceline.adapters.aws.batches.lanes import (
     LaneItem,
-    Run,
+    LaneRun,
     held_runs,
     lane_of,
     lanes_of,
@@ -19,7 +19,7 @@ from paceline.adapters.aws.batches.lanes import (
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.settlements import settle_calls
 from paceline.adapters.aws.batches.unwanted_runs import Wishes, bring_back, take_out
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import Item
 from paceline.adapters.aws.client.tables import READY_INDEX, RUNS
 from paceline.core.batches.calls import CallSettlement
@@ -48,7 +48,7 @@ TAKEN_OUT_MAX = 90
 """Runs of a provider that one transaction removes from its queue at most."""
 
 
-class Look(NamedTuple):
+class LaneRead(NamedTuple):
     """The runs that a claim reads of one provider: all that are held, and as many waiting ones as have a place.
 
     ``ahead``: due times of the waiting runs that were read; None if they were not read for the backlog. ``cut``: the
@@ -58,7 +58,7 @@ class Look(NamedTuple):
     lane: LaneItem
     known: KnownPolicy
     budget: int
-    runs: list[Run]
+    runs: list[LaneRun]
     beyond_ms: int
     ahead: list[int] | None = None
     cut: bool = False
@@ -77,7 +77,7 @@ class Opened(NamedTuple):
     asides: frozenset[int] = frozenset()
 
 
-class Page(NamedTuple):
+class LanePage(NamedTuple):
     """Lanes to be opened. ``full``: there may be more of them."""
 
     lanes: list[LaneItem]
@@ -99,7 +99,7 @@ def _claim(
     ``providers``: claim from these alone, without searching for others; None: from all. ``run``: claim this one only.
     """
     claiming = Claiming(store, providers, now_ms=now_ms, lease_ms=lease_ms, kind=kind, only=run)
-    page = Page([], full=True)
+    page = LanePage([], full=True)
     for _ in range(PASSES_MAX):
         left = runs_max - len(claiming.claimed)
         if left > 0 and page.full and not page.lanes:
@@ -176,7 +176,7 @@ def ready_of(store: BatchParts, providers: Collection[int]) -> dict[int, int]:
     return {number: lane.ready_ms for number, lane in lanes.items() if lane.ready_ms < NEVER_MS}
 
 
-def _ready_in(db: Database, shard: str, *, until_ms: int, limit: int) -> list[Item]:
+def _ready_in(db: DynamoDatabase, shard: str, *, until_ms: int, limit: int) -> list[Item]:
     return db.page(RUNS, shard, limit=limit, index=READY_INDEX, last=until_ms)
 
 
@@ -211,15 +211,15 @@ class Claiming:
     def in_turn(self) -> list[ClaimedCall]:
         return in_turn(self.claimed, self._turns) if self._took_out else self.claimed
 
-    def ready_lanes(self, *, limit: int) -> Page:
+    def ready_lanes(self, *, limit: int) -> LanePage:
         """Return ready lanes, the longest ready first.
 
         The index is a hint: the lane itself says whether it is ready.
         """
         if self._providers is not None:
-            return Page(self._ready(self._providers))
+            return LanePage(self._ready(self._providers))
         providers = ready_providers(self._looks, now_ms=self._now_ms, limit=limit)
-        return Page(self._ready(providers), full=len(providers) >= limit)
+        return LanePage(self._ready(providers), full=len(providers) >= limit)
 
     def _ready(self, providers: Iterable[int]) -> list[LaneItem]:
         lanes = lanes_of(self._db, providers).values()
@@ -227,7 +227,7 @@ class Claiming:
             self._looks.note(lane)
         return _in_turn(lane for lane in lanes if lane.ready_ms <= self._now_ms)
 
-    def open_all(self, page: Page, *, runs_max: int) -> Page:
+    def open_all(self, page: LanePage, *, runs_max: int) -> LanePage:
         """Open each lane, as far as the budget reaches. Return the lanes to be looked at again at once."""
         lanes, known = self.open_lanes(page)
         self._turns += [lane.provider for lane in lanes]
@@ -243,13 +243,13 @@ class Claiming:
         self._return_late({batch for one in opened for batch in one.asides})
         if any(one.took_out for one in opened):
             self._took_out = True
-            return Page([], full=True)  # moved runs may now wait elsewhere: all providers are read again
+            return LanePage([], full=True)  # moved runs may now wait elsewhere: all providers are read again
         lost = [look.lane.provider for look, one in zip(seen, opened, strict=True) if one.lost]
         left = [one.left for one in opened if one.left is not None]
         again = [*lanes[len(budgets) :], *left, *(self._ready(lost) if lost else ())]
-        return Page(_in_turn(again), page.full)
+        return LanePage(_in_turn(again), page.full)
 
-    def open_lanes(self, page: Page) -> tuple[list[LaneItem], dict[int, KnownPolicy]]:
+    def open_lanes(self, page: LanePage) -> tuple[list[LaneItem], dict[int, KnownPolicy]]:
         """Return lanes whose provider exists, is not paused and is of the claimed kind; and all known policies."""
         known = self._facts.policies.of(self._db, page.lanes)
         resting = [lane for lane in page.lanes if lane.provider not in known or known[lane.provider].policy.paused]
@@ -271,11 +271,11 @@ class Claiming:
             if written.won:
                 self._looks.note(after)
 
-    def look(self, lane: LaneItem, known: KnownPolicy, budget: int) -> Look:
+    def look(self, lane: LaneItem, known: KnownPolicy, budget: int) -> LaneRead:
         """Read a lane's first runs. If the first is late, the same request also reads what its backlog needs."""
         places = min(known.policy.max_in_flight - len(lane.held), budget)
         if places <= 0:
-            return Look(lane, known, budget, held_runs(lane), lane.front_ms)
+            return LaneRead(lane, known, budget, held_runs(lane), lane.front_ms)
         late = lane.front_ms < self._now_ms - LATE_MS
         asked, least = (max(places, GAPS_MAX + 1), GAPS_MAX) if late else (places, 0)
         waiting = waiting_from(self._db, lane, lane.front_ms, limit=asked, until_ms=self._now_ms, least=least)
@@ -283,9 +283,9 @@ class Claiming:
         beyond_ms = dues[places] if len(dues) > places else waiting.beyond_ms
         runs = sorted(held_runs(lane) + waiting.runs[:places])
         cut = len(dues) < places and beyond_ms < NEVER_MS and not (dues and dues[-1] > self._now_ms)
-        return Look(lane, known, budget, runs, beyond_ms, dues if late else None, cut)
+        return LaneRead(lane, known, budget, runs, beyond_ms, dues if late else None, cut)
 
-    def open(self, look: Look, wishes: Wishes) -> Opened:
+    def open(self, look: LaneRead, wishes: Wishes) -> Opened:
         """Start runs at one provider. If the write loses to another claimer, the next pass makes it."""
         lane, now_ms = look.lane, self._now_ms
         if self.is_unwanted(look, wishes):
@@ -315,11 +315,11 @@ class Claiming:
         claimed = [self._claimed(look, due_ms, one, wishes) for due_ms, one in sorted(held.items())]
         return Opened(claimed, left=opened if opened.ready_ms <= now_ms else None)
 
-    def is_unwanted(self, look: Look, wishes: Wishes) -> bool:
+    def is_unwanted(self, look: LaneRead, wishes: Wishes) -> bool:
         """Return True if one of the runs is unwanted."""
         return any(wishes.judge(run, look.lane.provider, now_ms=self._now_ms) for run in look.runs)
 
-    def decide(self, look: Look, wishes: Wishes) -> StartDecision:
+    def decide(self, look: LaneRead, wishes: Wishes) -> StartDecision:
         """Return the runs that may start, by ``core.batches.pace``."""
         front = [FirstRun(run.due_ms, run.state, run.due_ms, run.at_ms) for run in look.runs]
         return decide_starts(
@@ -332,14 +332,14 @@ class Claiming:
             phase=look.known.phase,
         )
 
-    def _is_only(self, look: Look, starts: Sequence[FirstRun]) -> bool:
+    def _is_only(self, look: LaneRead, starts: Sequence[FirstRun]) -> bool:
         return any(run.due_ms == start.handle and run.run == self._only for run in look.runs for start in starts)
 
-    def _last_ms(self, look: Look, run: Run, wishes: Wishes) -> int:
+    def _last_ms(self, look: LaneRead, run: LaneRun, wishes: Wishes) -> int:
         """Return how long the lease of a run lasts."""
         return call_timeout_ms(wishes.records[run.run].get("options"), look.known.policy) + self._lease_ms
 
-    def _claimed(self, look: Look, due_ms: int, one: Held, wishes: Wishes) -> ClaimedCall:
+    def _claimed(self, look: LaneRead, due_ms: int, one: Held, wishes: Wishes) -> ClaimedCall:
         record, day = wishes.records[one.run], wishes.day(one.run)
         assert look.lane.revision is not None
         return ClaimedCall(
@@ -358,7 +358,7 @@ class Claiming:
             record.get("options"),
         )
 
-    def _backlog(self, look: Look, front: Sequence[FirstRun], wishes: Wishes) -> Backlog | None:
+    def _backlog(self, look: LaneRead, front: Sequence[FirstRun], wishes: Wishes) -> Backlog | None:
         late = first_late(front, now_ms=self._now_ms)
         if late is None:
             return None
@@ -371,7 +371,7 @@ class Claiming:
         dues = sorted([*look.lane.held, *ahead])
         return backlog([one_ms for one_ms in dues if due_ms <= one_ms < until_ms][: GAPS_MAX + 1], end_ms=end_ms)
 
-    def take_out(self, look: Look) -> set[int]:
+    def take_out(self, look: LaneRead) -> set[int]:
         """Remove unwanted runs from a provider's queue; the next pass looks again."""
         lane = look.lane
         waiting = waiting_from(self._db, lane, lane.front_ms, limit=TAKEN_OUT_MAX)
@@ -390,6 +390,6 @@ def _in_turn(lanes: Iterable[LaneItem]) -> list[LaneItem]:
     return sorted(lanes, key=lambda lane: (lane.ready_ms, lane.provider))
 
 
-def _out(run: Run, until_ms: int, now_ms: int) -> Held:
+def _out(run: LaneRun, until_ms: int, now_ms: int) -> Held:
     lost = 1 if may_have_arrived(run.state, run.lost) else 0
     return Held(run.run, "out", until_ms, run.attempt + 1, lost, now_ms)

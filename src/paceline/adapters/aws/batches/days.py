@@ -14,7 +14,7 @@ from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.enqueue import enqueue, enqueue_with_lane, placings
 from paceline.adapters.aws.batches.lanes import wake
 from paceline.adapters.aws.batches.parts import BatchParts
-from paceline.adapters.aws.client.database import PAGE_MAX, Database
+from paceline.adapters.aws.client.database import PAGE_MAX, DynamoDatabase
 from paceline.adapters.aws.client.items import ABSENT, Action, Item, check, item_at, padded, put, setting, update
 from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS
 from paceline.core.batches.batch import Batch, Day
@@ -124,7 +124,7 @@ def _with_wishes(store: BatchParts, batch: Batch, order: PlanOrder, wishes: _Wis
     )
 
 
-def _records_in(db: Database, partition: str, wishes: _Wishes) -> list[int]:
+def _records_in(db: DynamoDatabase, partition: str, wishes: _Wishes) -> list[int]:
     """Return each active record packed into one number: provider, place, record.
 
     Reads page by page to keep no more than that.
@@ -189,7 +189,7 @@ def close_day(store: BatchParts, day: Day) -> bool:
     return store.db.write(_move_day(day, {"state": "planned"})).won
 
 
-def _stands_there(db: Database, day: Day) -> bool:
+def _stands_there(db: DynamoDatabase, day: Day) -> bool:
     item = db.get(ITEMS, keys.day_key(day.batch, day.date))
     if item is None or item["number"] != day.number:
         return False  # its batch was deleted
@@ -271,7 +271,7 @@ def _taken_on(store: BatchParts, day: Day, *, from_ms: int, to_ms: int, limit: i
     return list(islice(sorted(row["at"] for page in pages for row in page), limit))
 
 
-def days_chosen(db: Database, *, batch: str | None, date: str | None) -> dict[str, set[int]]:
+def days_chosen(db: DynamoDatabase, *, batch: str | None, date: str | None) -> dict[str, set[int]]:
     """Return the numbers of days, by batch."""
     found: defaultdict[str, set[int]] = defaultdict(set)
     if batch is not None:

@@ -15,11 +15,11 @@ from paceline.adapters.aws.batches.days import days_chosen
 from paceline.adapters.aws.batches.enqueue import free_dues_ms
 from paceline.adapters.aws.batches.lanes import LaneItem, busy_lane, lane_of, lanes_of, place_again, write_lane
 from paceline.adapters.aws.batches.parts import BatchParts
-from paceline.adapters.aws.batches.results import Entry, entries_by_run, runs_of
+from paceline.adapters.aws.batches.results import LedgerRun, entries_by_run, runs_of
 from paceline.adapters.aws.client.connect import attempts
-from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
+from paceline.adapters.aws.client.database import ACTIONS_MAX, DynamoDatabase
 from paceline.adapters.aws.client.expiry import Retention
-from paceline.adapters.aws.client.items import Action, Item, Key, delete, setting, update
+from paceline.adapters.aws.client.items import Action, DynamoKey, Item, delete, setting, update
 from paceline.adapters.aws.client.tables import EXPIRES, ITEMS, READY_INDEX, RUNS
 from paceline.core.batches import run_keys
 from paceline.core.batches.provider import Policy
@@ -39,7 +39,7 @@ RUNS_PER_WRITE = (ACTIONS_MAX - 1) // 3
 STILL_DEAD = "#run = :seen AND #dead = :yes AND #ended_ms = :ended"
 
 
-class Dead(NamedTuple):
+class DeadLetterItem(NamedTuple):
     place: int
     run: int
     ended_ms: int
@@ -50,7 +50,7 @@ def dead(store: BatchParts, choice: DeadChoice, *, after: int, limit: int) -> tu
     found = list(islice(_chosen(store.db, choice, after=after), limit + 1))
     page = found[:limit]
     runs = runs_of(
-        store, [Entry(one.run, run_keys.provider_of(one.place), run_keys.due_ms_of(one.place)) for one in page]
+        store, [LedgerRun(one.run, run_keys.provider_of(one.place), run_keys.due_ms_of(one.place)) for one in page]
     )
     return [run for run in runs if run.dead], page[-1].place if len(found) > limit else None
 
@@ -62,7 +62,7 @@ def redrive(store: BatchParts, choice: DeadChoice, *, gap_ms: int, now_ms: int, 
     firsts: dict[int, int] = {}
     # A result below the limit means that there are no more, so runs that another process put back must not count.
     while made < limit and (chunk := list(islice(wanted, limit - made))):
-        groups: dict[int, list[Dead]] = defaultdict(list)
+        groups: dict[int, list[DeadLetterItem]] = defaultdict(list)
         for one, target in _targets(store.db, [one for one in chunk if one.ended_ms <= now_ms]):
             groups[target].append(one)
         for target, items in sorted(groups.items()):
@@ -87,13 +87,13 @@ def discard(store: BatchParts, choice: DeadChoice, *, limit: int) -> int:
     return done
 
 
-def _discarded(retention: Retention, one: Dead) -> Action:
+def _discarded(retention: Retention, one: DeadLetterItem) -> Action:
     expires_s = retention.call_s(one.ended_ms, dead=False)
     change, values = setting({"dead": None, "shard": None, "at": None, EXPIRES: expires_s})
     return update(RUNS, _place(one), change, when=STILL_DEAD, seen=one.run, yes=True, ended=one.ended_ms, **values)
 
 
-def _targets(db: Database, items: Sequence[Dead]) -> list[tuple[Dead, int]]:
+def _targets(db: DynamoDatabase, items: Sequence[DeadLetterItem]) -> list[tuple[DeadLetterItem, int]]:
     """Return each dead letter with the provider it goes back to, as core decides; without those that stay."""
     records = db.get_many(ITEMS, (keys.record_key(one.run & run_keys.RECORD_MASK) for one in items))
     named = {one.run: records.get(keys.record_key(one.run & run_keys.RECORD_MASK)) for one in items}
@@ -109,7 +109,9 @@ def _targets(db: Database, items: Sequence[Dead]) -> list[tuple[Dead, int]]:
     return found
 
 
-def _redrive_at(store: BatchParts, provider: int, items: Sequence[Dead], *, gap_ms: int, now_ms: int) -> list[int]:
+def _redrive_at(
+    store: BatchParts, provider: int, items: Sequence[DeadLetterItem], *, gap_ms: int, now_ms: int
+) -> list[int]:
     """Put runs back and return their due times."""
     left = list(items)
     for _ in attempts():
@@ -133,18 +135,18 @@ def _redrive_at(store: BatchParts, provider: int, items: Sequence[Dead], *, gap_
     raise busy_lane(provider)
 
 
-def _move(policy: Policy, lane: LaneItem, one: Dead, due_ms: int) -> list[Action]:
+def _move(policy: Policy, lane: LaneItem, one: DeadLetterItem, due_ms: int) -> list[Action]:
     lost = 1 if asks_first(policy, unknown=one.unknown) else None
     gone = delete(RUNS, _place(one), when=STILL_DEAD, seen=one.run, yes=True, ended=one.ended_ms)
     return place_again(gone, one.run, lane.provider, due_ms, lost=lost, reason=REDRIVEN)
 
 
-def _still_dead(db: Database, items: Sequence[Dead]) -> list[Dead]:
+def _still_dead(db: DynamoDatabase, items: Sequence[DeadLetterItem]) -> list[DeadLetterItem]:
     rows = db.get_many(RUNS, map(_place, items))
     return [one for one in items if (row := rows.get(_place(one))) is not None and _read(one.place, row) == one]
 
 
-def _chosen(db: Database, choice: DeadChoice, *, after: int = 0) -> Iterator[Dead]:
+def _chosen(db: DynamoDatabase, choice: DeadChoice, *, after: int = 0) -> Iterator[DeadLetterItem]:
     """Yield dead letters in order of place, in chunks. The index is a hint: each item is read itself."""
     bounds = _bounds(db, choice)
     days = _days(db, choice)
@@ -167,14 +169,16 @@ def _chosen(db: Database, choice: DeadChoice, *, after: int = 0) -> Iterator[Dea
         after = places[-1]
 
 
-def _indexed(db: Database, shard: int, *, after: int, beyond: int) -> list[int]:
+def _indexed(db: DynamoDatabase, shard: int, *, after: int, beyond: int) -> list[int]:
     rows = db.page(
         RUNS, keys.dead_shard(shard), limit=CHUNK_ROWS, index=READY_INDEX, first=after + 1, last=beyond - 1, only="#at"
     )
     return [row["at"] for row in rows]
 
 
-def _read_all(db: Database, places: Sequence[int], days: set[int] | None, runs: set[int] | None) -> Iterator[Dead]:
+def _read_all(
+    db: DynamoDatabase, places: Sequence[int], days: set[int] | None, runs: set[int] | None
+) -> Iterator[DeadLetterItem]:
     rows = db.get_many(
         RUNS, (keys.place_key(run_keys.provider_of(place), run_keys.due_ms_of(place)) for place in places)
     )
@@ -187,15 +191,15 @@ def _read_all(db: Database, places: Sequence[int], days: set[int] | None, runs: 
             yield one
 
 
-def _read(place: int, row: Item) -> Dead | None:
-    return Dead(place, row["run"], row["ended_ms"], row["state"] == "unknown") if row.get("dead") else None
+def _read(place: int, row: Item) -> DeadLetterItem | None:
+    return DeadLetterItem(place, row["run"], row["ended_ms"], row["state"] == "unknown") if row.get("dead") else None
 
 
-def _place(one: Dead) -> Key:
+def _place(one: DeadLetterItem) -> DynamoKey:
     return keys.place_key(run_keys.provider_of(one.place), run_keys.due_ms_of(one.place))
 
 
-def _bounds(db: Database, choice: DeadChoice) -> tuple[int, int] | None:
+def _bounds(db: DynamoDatabase, choice: DeadChoice) -> tuple[int, int] | None:
     """Return the range of places to search; None if there is no such provider."""
     if choice.provider is None:
         return 0, BEYOND
@@ -206,7 +210,7 @@ def _bounds(db: Database, choice: DeadChoice) -> tuple[int, int] | None:
     return first, first + run_keys.TIME_MASK + 1
 
 
-def _days(db: Database, choice: DeadChoice) -> set[int] | None:
+def _days(db: DynamoDatabase, choice: DeadChoice) -> set[int] | None:
     """Return the chosen days; None for all."""
     if choice.batch is None and choice.date is None:
         return None

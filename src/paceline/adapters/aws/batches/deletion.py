@@ -14,7 +14,7 @@ from paceline.adapters.aws.batches.days import days
 from paceline.adapters.aws.batches.lanes import LaneItem, lanes_of, write_lane
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.records import batch as find_batch
-from paceline.adapters.aws.batches.results import Entry, entries_of
+from paceline.adapters.aws.batches.results import LedgerRun, entries_of
 from paceline.adapters.aws.batches.upkeep import forgotten
 from paceline.adapters.aws.client.connect import attempts, busy
 from paceline.adapters.aws.client.database import ACTIONS_MAX
@@ -84,11 +84,11 @@ def _end_plan(store: BatchParts, day: Day) -> None:
 
 
 class _Found(NamedTuple):
-    entry: Entry
+    entry: LedgerRun
     item: Item
 
 
-def _delete_runs(store: BatchParts, batch: Batch, entries: Sequence[Entry], *, now_ms: int) -> int:
+def _delete_runs(store: BatchParts, batch: Batch, entries: Sequence[LedgerRun], *, now_ms: int) -> int:
     rows = store.db.get_many(RUNS, (keys.place_key(entry.provider, entry.due_ms) for entry in entries))
     lanes = lanes_of(store.db, {entry.provider for entry in entries})
     ended: list[list[Action]] = []
@@ -119,7 +119,7 @@ def _delete_runs(store: BatchParts, batch: Batch, entries: Sequence[Entry], *, n
     return deleted
 
 
-def _gone(entry: Entry, when: str, **values: int | str) -> list[Action]:
+def _gone(entry: LedgerRun, when: str, **values: int | str) -> list[Action]:
     return [
         delete(RUNS, keys.place_key(entry.provider, entry.due_ms), when=when, **values),
         delete(RUNS, keys.ledger_key(entry.run)),
@@ -147,7 +147,7 @@ def _delete_open(store: BatchParts, batch: Batch, provider: int, found: Sequence
     return len(mine)
 
 
-def _is_out(lane: LaneItem, entry: Entry, *, now_ms: int) -> bool:
+def _is_out(lane: LaneItem, entry: LedgerRun, *, now_ms: int) -> bool:
     one = lane.held.get(entry.due_ms)
     return one is not None and one.run == entry.run and is_let_finish(one.state, one.at_ms, now_ms=now_ms)
 

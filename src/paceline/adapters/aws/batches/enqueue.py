@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.lanes import Looks, busy_lane, lane_of, write_lane
 from paceline.adapters.aws.client.connect import attempts, busy
-from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
+from paceline.adapters.aws.client.database import ACTIONS_MAX, DynamoDatabase
 from paceline.adapters.aws.client.expiry import Retention
 from paceline.adapters.aws.client.items import ABSENT, Action, item_at, padded, put, update
 from paceline.adapters.aws.client.tables import EXPIRES, ITEMS, RUNS
@@ -36,7 +36,7 @@ class Placing(NamedTuple):
     missed: bool
 
 
-class Made(NamedTuple):
+class EnqueuedRuns(NamedTuple):
     """Counts of the runs that were made, and the first due time of each provider that has a waiting run of the page."""
 
     enqueued: int
@@ -51,7 +51,7 @@ def placings(day: Day, page: Placements, *, missed: bool) -> list[Placing]:
     ]
 
 
-def enqueue(db: Database, day: Day, wanted: Sequence[Placing], *, now_ms: int) -> Made:
+def enqueue(db: DynamoDatabase, day: Day, wanted: Sequence[Placing], *, now_ms: int) -> EnqueuedRuns:
     """Write all runs, in transactions of about fifty.
 
     Tries first as if all were new, as they nearly always are, and looks at each run of a transaction that was lost. A
@@ -72,7 +72,7 @@ def enqueue(db: Database, day: Day, wanted: Sequence[Placing], *, now_ms: int) -
                 lost += chunk
         left = lost
         if not left:
-            return Made(enqueued, skipped, firsts)
+            return EnqueuedRuns(enqueued, skipped, firsts)
         left, known = _unknown(db, left)
         _note_firsts(firsts, known)
         left = _free(db, left)
@@ -98,7 +98,7 @@ def chains(rows: Iterable[T], *, provider_of: Callable[[T], int], size: int) -> 
 
 
 def _write(
-    db: Database, day: Day, chained: Sequence[list[list[Placing]]], *, now_ms: int
+    db: DynamoDatabase, day: Day, chained: Sequence[list[list[Placing]]], *, now_ms: int
 ) -> list[tuple[list[Placing], bool]]:
     """Write the transactions. Return the runs of each, and whether it was won."""
 
@@ -112,7 +112,7 @@ def _write(
     return [one for chain in db.threads.fan_out(write, enumerate(chained)) for one in chain]
 
 
-def enqueue_with_lane(db: Database, looks: Looks, day: Day, wanted: Sequence[Placing]) -> int:
+def enqueue_with_lane(db: DynamoDatabase, looks: Looks, day: Day, wanted: Sequence[Placing]) -> int:
     """Write a few runs, each provider's in one transaction with its lane: nobody would come back to wake it."""
     made = 0
     for provider, group in groupby(_apart(sorted(wanted)), key=lambda placing: placing.provider):
@@ -122,7 +122,7 @@ def enqueue_with_lane(db: Database, looks: Looks, day: Day, wanted: Sequence[Pla
     return made
 
 
-def _enqueue_at(db: Database, looks: Looks, day: Day, provider: int, wanted: Sequence[Placing]) -> int:
+def _enqueue_at(db: DynamoDatabase, looks: Looks, day: Day, provider: int, wanted: Sequence[Placing]) -> int:
     left = list(wanted)
     for attempt in attempts():
         lane = lane_of(db, provider)
@@ -171,7 +171,7 @@ def _note_firsts(firsts: dict[int, int], chunk: Iterable[Placing]) -> None:
             firsts[placing.provider] = min(firsts.get(placing.provider, placing.due_ms), placing.due_ms)
 
 
-def _unknown(db: Database, chunk: Sequence[Placing]) -> tuple[list[Placing], list[Placing]]:
+def _unknown(db: DynamoDatabase, chunk: Sequence[Placing]) -> tuple[list[Placing], list[Placing]]:
     """Return the runs that are not in the ledger, and those that are, with provider and due time as stored there."""
     found = db.get_many(RUNS, (keys.ledger_key(placing.run) for placing in chunk))
     left = [placing for placing in chunk if keys.ledger_key(placing.run) not in found]
@@ -193,7 +193,7 @@ def _apart(rows: Iterable[Placing]) -> list[Placing]:
     return moved
 
 
-def _free(db: Database, rows: Sequence[Placing]) -> list[Placing]:
+def _free(db: DynamoDatabase, rows: Sequence[Placing]) -> list[Placing]:
     by_provider: dict[int, list[Placing]] = defaultdict(list)
     for placing in rows:
         by_provider[placing.provider].append(placing)
@@ -206,7 +206,7 @@ def _free(db: Database, rows: Sequence[Placing]) -> list[Placing]:
     ]
 
 
-def free_dues_ms(db: Database, provider: int, wanted: Sequence[int]) -> list[int]:
+def free_dues_ms(db: DynamoDatabase, provider: int, wanted: Sequence[int]) -> list[int]:
     """Return for each time, in rising order, itself or the next one at which the provider has no run, ended or not."""
     free = FreeKeys(partial(_used_from, db, keys.queue_partition(provider)))
     dues: list[int] = []
@@ -217,6 +217,6 @@ def free_dues_ms(db: Database, provider: int, wanted: Sequence[int]) -> list[int
     return dues
 
 
-def _used_from(db: Database, partition: str, due_ms: int) -> UsedKeys:
+def _used_from(db: DynamoDatabase, partition: str, due_ms: int) -> UsedKeys:
     rows = db.page(RUNS, partition, limit=CHUNK_KEYS, first=padded(due_ms), last=keys.LAST, only="#sk")
     return used_keys([int(row["sk"]) for row in rows])

@@ -8,8 +8,8 @@ from paceline.adapters.aws.batches.keys import batch_key, day_number_key, provid
 from paceline.adapters.aws.batches.lanes import LaneItem
 from paceline.adapters.aws.batches.predecessors import predecessors
 from paceline.adapters.aws.batches.unwanted_runs import Wishes
-from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import Item, Key
+from paceline.adapters.aws.client.database import DynamoDatabase
+from paceline.adapters.aws.client.items import DynamoKey, Item
 from paceline.adapters.aws.client.tables import ITEMS
 from paceline.core.batches.batch import parse_stored_batch
 from paceline.core.batches.provider import POLICIES_MAX, KnownPolicy, known_policy
@@ -17,14 +17,14 @@ from paceline.core.batches.run_keys import RECORD_BITS, RECORD_MASK
 from paceline.core.batches.unwanted import DayFacts
 
 
-class Policies:
+class AwsPolicyCache:
     """A cache of policies by provider number. The lane has the revision, so an edit by any process counts at once."""
 
     def __init__(self) -> None:
         self._known: dict[int, KnownPolicy] = {}
         self._names: dict[int, str] = {}
 
-    def of(self, db: Database, lanes: Iterable[LaneItem]) -> dict[int, KnownPolicy]:
+    def of(self, db: DynamoDatabase, lanes: Iterable[LaneItem]) -> dict[int, KnownPolicy]:
         """Return the policies of lanes whose provider exists."""
         there = [lane for lane in lanes if lane.revision is not None]
         missing = [lane.provider for lane in there if not self._is_known(lane)]
@@ -32,7 +32,7 @@ class Policies:
             self._read(db, missing)
         return {lane.provider: self._known[lane.provider] for lane in there}
 
-    def names(self, db: Database, numbers: Iterable[int]) -> dict[int, str]:
+    def names(self, db: DynamoDatabase, numbers: Iterable[int]) -> dict[int, str]:
         """Return names by number; a number never gets another name."""
         wanted = set(numbers)
         if missing := wanted - self._names.keys():
@@ -44,7 +44,7 @@ class Policies:
         kept = self._known.get(lane.provider)
         return kept is not None and kept.revision == lane.revision
 
-    def _read(self, db: Database, numbers: Sequence[int]) -> None:
+    def _read(self, db: DynamoDatabase, numbers: Sequence[int]) -> None:
         if len(self._known) >= POLICIES_MAX:
             self._known.clear()
         names = self.names(db, numbers)
@@ -52,7 +52,7 @@ class Policies:
             self._known[item["number"]] = known_policy(item["id"], item["revision"], item["spec"])
 
 
-class Facts:
+class DayCache:
     """A cache of days.
 
     A day's window and its batch's name never change, so they are read once; all else is read each time.
@@ -61,11 +61,11 @@ class Facts:
     DAYS_MAX = 65_536
 
     def __init__(self) -> None:
-        self.policies = Policies()
+        self.policies = AwsPolicyCache()
         self._days: dict[int, Item] = {}
         self._batches: dict[int, str] = {}
 
-    def days(self, db: Database, numbers: Iterable[int]) -> dict[int, Item]:
+    def days(self, db: DynamoDatabase, numbers: Iterable[int]) -> dict[int, Item]:
         """Return (batch, batch_number, date, start_ms, end_ms) of those days that exist."""
         wanted = set(numbers)
         if missing := wanted - self._days.keys():
@@ -77,7 +77,7 @@ class Facts:
             self._batches |= {item["batch_number"]: item["batch"] for item in found.values()}
         return {number: self._days[number] for number in wanted if number in self._days}
 
-    def wishes(self, db: Database, runs: Iterable[int]) -> Wishes:
+    def wishes(self, db: DynamoDatabase, runs: Iterable[int]) -> Wishes:
         wanted = list(runs)
         if not wanted:
             return Wishes({}, {}, {})
@@ -89,12 +89,12 @@ class Facts:
         facts = {number: _day_facts(day, found) for number, day in days.items()}
         return Wishes(records, facts, predecessors(db, records, facts))
 
-    def is_paused(self, db: Database, batch_number: int) -> bool:
+    def is_paused(self, db: DynamoDatabase, batch_number: int) -> bool:
         item = db.get(ITEMS, batch_key(self._batches[batch_number]))
         return item is not None and parse_stored_batch(item["spec"]).paused
 
 
-def _day_facts(day: Item, found: dict[Key, Item]) -> DayFacts:
+def _day_facts(day: Item, found: dict[DynamoKey, Item]) -> DayFacts:
     spec = parse_stored_batch(found[batch_key(day["batch"])]["spec"])
     return DayFacts(
         day["batch"],

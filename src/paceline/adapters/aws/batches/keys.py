@@ -24,7 +24,7 @@ Table ``runs``
 
 from __future__ import annotations
 
-from paceline.adapters.aws.client.items import DIGITS, Key, joined, padded, shard_of
+from paceline.adapters.aws.client.items import DIGITS, DynamoKey, joined, padded, shard_of
 from paceline.core.batches.run_keys import RECORD_BITS, RECORD_MASK
 
 SHARDS = 8
@@ -39,56 +39,56 @@ LAST = "9" * DIGITS
 # -- items
 
 
-def provider_key(provider_id: str) -> Key:
-    return Key("providers", provider_id)
+def provider_key(provider_id: str) -> DynamoKey:
+    return DynamoKey("providers", provider_id)
 
 
-def provider_number_key(number: int) -> Key:
-    return Key(joined("provider", number), "-")
+def provider_number_key(number: int) -> DynamoKey:
+    return DynamoKey(joined("provider", number), "-")
 
 
-def batch_key(batch_id: str) -> Key:
-    return Key("batches", batch_id)
+def batch_key(batch_id: str) -> DynamoKey:
+    return DynamoKey("batches", batch_id)
 
 
 def name_partition(batch_id: str, shard: int) -> str:
     return joined("name", batch_id, shard)
 
 
-def name_key(batch_id: str, record_id: str) -> Key:
-    return Key(name_partition(batch_id, shard_of(record_id, SHARDS)), record_id)
+def name_key(batch_id: str, record_id: str) -> DynamoKey:
+    return DynamoKey(name_partition(batch_id, shard_of(record_id, SHARDS)), record_id)
 
 
-def record_key(number: int) -> Key:
-    return Key(joined("record", number), "-")
+def record_key(number: int) -> DynamoKey:
+    return DynamoKey(joined("record", number), "-")
 
 
 def newcomer_partition(batch_number: int) -> str:
     return joined("newcomer", batch_number)
 
 
-def newcomer_key(batch_number: int, record: int) -> Key:
-    return Key(newcomer_partition(batch_number), padded(record))
+def newcomer_key(batch_number: int, record: int) -> DynamoKey:
+    return DynamoKey(newcomer_partition(batch_number), padded(record))
 
 
-def gone_key(record: int) -> Key:
-    return Key("gone", padded(record))
+def gone_key(record: int) -> DynamoKey:
+    return DynamoKey("gone", padded(record))
 
 
 def days_partition(batch_id: str) -> str:
     return joined("days", batch_id)
 
 
-def day_key(batch_id: str, date: str) -> Key:
-    return Key(days_partition(batch_id), date)
+def day_key(batch_id: str, date: str) -> DynamoKey:
+    return DynamoKey(days_partition(batch_id), date)
 
 
-def counter_key(batch_id: str, date: str, counter: int) -> Key:
-    return Key(days_partition(batch_id), f"{date}#{counter:02}")
+def counter_key(batch_id: str, date: str, counter: int) -> DynamoKey:
+    return DynamoKey(days_partition(batch_id), f"{date}#{counter:02}")
 
 
-def day_number_key(number: int) -> Key:
-    return Key("days", padded(number))
+def day_number_key(number: int) -> DynamoKey:
+    return DynamoKey("days", padded(number))
 
 
 # -- runs
@@ -98,21 +98,21 @@ def ledger_partition(day: int, shard: int) -> str:
     return joined("d", day, shard)
 
 
-def ledger_key(run: int) -> Key:
+def ledger_key(run: int) -> DynamoKey:
     record = run & RECORD_MASK
-    return Key(ledger_partition(run >> RECORD_BITS, record % SHARDS), padded(record))
+    return DynamoKey(ledger_partition(run >> RECORD_BITS, record % SHARDS), padded(record))
 
 
 def queue_partition(provider: int) -> str:
     return joined("q", provider)
 
 
-def place_key(provider: int, due_ms: int) -> Key:
-    return Key(queue_partition(provider), padded(due_ms))
+def place_key(provider: int, due_ms: int) -> DynamoKey:
+    return DynamoKey(queue_partition(provider), padded(due_ms))
 
 
-def lane_key(provider: int) -> Key:
-    return Key(queue_partition(provider), LANE)
+def lane_key(provider: int) -> DynamoKey:
+    return DynamoKey(queue_partition(provider), LANE)
 
 
 def provider_in(partition: str) -> int:
@@ -124,8 +124,8 @@ def aside_partition(batch_number: int) -> str:
     return joined("aside", batch_number)
 
 
-def aside_key(batch_number: int, provider: int, due_ms: int) -> Key:
-    return Key(aside_partition(batch_number), f"{padded(provider)}#{padded(due_ms)}")
+def aside_key(batch_number: int, provider: int, due_ms: int) -> DynamoKey:
+    return DynamoKey(aside_partition(batch_number), f"{padded(provider)}#{padded(due_ms)}")
 
 
 # -- shards of the index ``ready``

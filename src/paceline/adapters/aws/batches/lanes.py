@@ -14,9 +14,9 @@ import msgspec
 
 from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.cache.change_counter import ChangeCounter
-from paceline.adapters.aws.cache.index_cache import Index, IndexCache
+from paceline.adapters.aws.cache.index_cache import CachedIndex, IndexCache
 from paceline.adapters.aws.client.connect import attempts, busy
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, item_at, padded, put, setting, update
 from paceline.adapters.aws.client.tables import READY_INDEX, RUNS
 from paceline.core.batches.pace import Pace
@@ -70,7 +70,7 @@ class LaneItem(msgspec.Struct, frozen=True):
         return self.change(front_ms=min(self.front_ms, due_ms), ready_ms=min(self.ready_ms, due_ms))
 
 
-class Run(NamedTuple):
+class LaneRun(NamedTuple):
     """A run that has not ended."""
 
     due_ms: int
@@ -81,10 +81,10 @@ class Run(NamedTuple):
     lost: int
 
 
-class Waiting(NamedTuple):
+class WaitingRuns(NamedTuple):
     """Waiting runs in due order; ``beyond_ms`` is no later than the due time of the next one beyond them."""
 
-    runs: list[Run]
+    runs: list[LaneRun]
     beyond_ms: int
 
 
@@ -140,19 +140,19 @@ def shard_of_lane(provider: int, *, outgoing: bool) -> str:
     return keys.worker_shard(provider) if outgoing else keys.lane_shard(provider)
 
 
-def lane_of(db: Database, provider: int) -> LaneItem | None:
+def lane_of(db: DynamoDatabase, provider: int) -> LaneItem | None:
     item = db.get(RUNS, keys.lane_key(provider))
     return read_lane(item) if item else None
 
 
-def lanes_of(db: Database, providers: Iterable[int]) -> dict[int, LaneItem]:
+def lanes_of(db: DynamoDatabase, providers: Iterable[int]) -> dict[int, LaneItem]:
     found = db.get_many(RUNS, map(keys.lane_key, providers))
     return {lane.provider: lane for lane in map(read_lane, found.values())}
 
 
-def ready_index(db: Database, counter: ChangeCounter) -> IndexCache:
+def ready_index(db: DynamoDatabase, counter: ChangeCounter) -> IndexCache:
     """Return the cache of the index that orders lanes by their next look."""
-    return IndexCache(db, counter, Index(RUNS, READY_INDEX, "at", keys.lane_shards))
+    return IndexCache(db, counter, CachedIndex(RUNS, READY_INDEX, "at", keys.lane_shards))
 
 
 class Looks:
@@ -198,7 +198,7 @@ class Looks:
         return min(list(self._ready.values()), default=NEVER_MS)
 
 
-def change_lane(db: Database, looks: Looks, lane: LaneItem, change: Callable[[LaneItem], LaneItem]) -> LaneItem:
+def change_lane(db: DynamoDatabase, looks: Looks, lane: LaneItem, change: Callable[[LaneItem], LaneItem]) -> LaneItem:
     """Change and write a lane, again with the newest lane if another write came in between.
 
     An unchanged lane is not written.
@@ -222,7 +222,7 @@ def busy_lane(provider: int) -> StoreUnavailable:
     return busy(f"the lane of provider {provider}")
 
 
-def wake(db: Database, looks: Looks, firsts: Mapping[int, int], *, now_ms: int) -> None:
+def wake(db: DynamoDatabase, looks: Looks, firsts: Mapping[int, int], *, now_ms: int) -> None:
     """Make each of these providers ready no later than its waiting run is due.
 
     A claim that read the queue before the run was there must not win after this. Claims take only ready lanes; so a
@@ -239,15 +239,15 @@ def wake(db: Database, looks: Looks, firsts: Mapping[int, int], *, now_ms: int) 
 
 
 def waiting_from(
-    db: Database, lane: LaneItem, from_ms: int, *, limit: int, until_ms: int = NEVER_MS, least: int = 0
-) -> Waiting:
+    db: DynamoDatabase, lane: LaneItem, from_ms: int, *, limit: int, until_ms: int = NEVER_MS, least: int = 0
+) -> WaitingRuns:
     """Return waiting runs; reads until there are more than the limit, so that the next one is known.
 
     It stops earlier at a run due after ``until_ms``, if there are more than ``least`` by then: reads cost money.
     """
-    found: list[Run] = []
+    found: list[LaneRun] = []
     if from_ms >= NEVER_MS:
-        return Waiting(found, NEVER_MS)
+        return WaitingRuns(found, NEVER_MS)
     few = limit if until_ms >= NEVER_MS else min(limit, max(least + 1, LOOK_ROWS))
     asked = few + 1 + sum(due_ms >= from_ms for due_ms in lane.held)
     for _ in range(LOOKS_MAX):
@@ -261,24 +261,25 @@ def waiting_from(
         )
         found += [_waiting(row) for row in rows if row["state"] == "waiting" and int(row["sk"]) not in lane.held]
         if len(found) > limit:
-            return Waiting(found[:limit], found[limit].due_ms)
+            return WaitingRuns(found[:limit], found[limit].due_ms)
         if len(rows) < asked:
-            return Waiting(found, NEVER_MS)
+            return WaitingRuns(found, NEVER_MS)
         from_ms = int(rows[-1]["sk"]) + 1
         if len(found) > least and found[-1].due_ms > until_ms:
             break
         asked = 256
-    return Waiting(found, from_ms)
+    return WaitingRuns(found, from_ms)
 
 
-def _waiting(row: Item) -> Run:
+def _waiting(row: Item) -> LaneRun:
     due_ms = int(row["sk"])
-    return Run(due_ms, row["run"], "waiting", due_ms, row.get("attempt", 0), row.get("lost", 0))
+    return LaneRun(due_ms, row["run"], "waiting", due_ms, row.get("attempt", 0), row.get("lost", 0))
 
 
-def held_runs(lane: LaneItem) -> list[Run]:
+def held_runs(lane: LaneItem) -> list[LaneRun]:
     return [
-        Run(due_ms, one.run, one.state, one.at_ms, one.attempt, one.lost) for due_ms, one in sorted(lane.held.items())
+        LaneRun(due_ms, one.run, one.state, one.at_ms, one.attempt, one.lost)
+        for due_ms, one in sorted(lane.held.items())
     ]
 
 

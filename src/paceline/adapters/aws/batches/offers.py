@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from paceline.adapters.aws.batches.claims import Claiming, Look, ready_work
+from paceline.adapters.aws.batches.claims import Claiming, LaneRead, ready_work
 from paceline.adapters.aws.batches.lanes import LaneItem, lanes_of
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.unwanted_runs import Wishes
 from paceline.adapters.aws.client.tables import WORK_FIFO
 from paceline.core.batches.claim import PASSES_MAX
 from paceline.core.batches.provider import KnownPolicy
-from paceline.core.batches.records.request import Request, attempt_values, fill_in
+from paceline.core.batches.records.request import RecordRequest, attempt_values, fill_in
 from paceline.errors import StoreUnavailable
-from paceline.ports.queue_messages import Letter, Work, work_letter
+from paceline.ports.queue_messages import Letter, WorkMessage, work_letter
 
 OFFERS_MAX = 100
 """Runs of one provider that are offered at once; its workers have to claim some before more are offered."""
@@ -62,17 +62,17 @@ def _letters(store: BatchParts, number: int, *, now_ms: int) -> list[Letter]:
 
 def _look(
     store: BatchParts, claiming: Claiming, lane: LaneItem, known: KnownPolicy, *, now_ms: int
-) -> tuple[Look, Wishes]:
+) -> tuple[LaneRead, Wishes]:
     look = claiming.look(lane, known, OFFERS_MAX)
     return look, store.facts.wishes(store.db, [run.run for run in look.runs if run.at_ms <= now_ms])
 
 
-def _letter(look: Look, due_ms: int, wishes: Wishes, provider: str) -> Letter:
+def _letter(look: LaneRead, due_ms: int, wishes: Wishes, provider: str) -> Letter:
     run = next(run for run in look.runs if run.due_ms == due_ms)
     record, day = wishes.records[run.run], wishes.day(run.run)
     values = attempt_values(day.batch, record["name"], day.date, due_ms=due_ms, attempt=run.attempt + 1)
-    request = fill_in(Request(record["endpoint"], record.get("body")), record.get("options"), values)
-    work = Work(
+    request = fill_in(RecordRequest(record["endpoint"], record.get("body")), record.get("options"), values)
+    work = WorkMessage(
         id=record["name"],
         provider=provider,
         endpoint=request.endpoint,

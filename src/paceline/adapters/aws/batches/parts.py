@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from paceline.adapters.aws.base import Part
-from paceline.adapters.aws.batches.facts import Facts
+from paceline.adapters.aws.base import AwsStorePart
+from paceline.adapters.aws.batches.facts import DayCache
 from paceline.adapters.aws.batches.lanes import Looks, ready_index
 
 
-class BatchParts(Part):
+class BatchParts(AwsStorePart):
     """The store, as the functions on batches see it."""
 
     @cached_property
-    def facts(self) -> Facts:
-        return Facts()
+    def facts(self) -> DayCache:
+        return DayCache()
 
     @cached_property
     def looks(self) -> Looks:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from paceline.adapters.aws.batches.keys import ledger_key, name_key, place_key
 from paceline.adapters.aws.batches.lanes import lanes_of
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import Item
 from paceline.adapters.aws.client.tables import ITEMS, RUNS
 from paceline.core.batches.records.options import parse_options
@@ -14,7 +14,9 @@ from paceline.core.batches.run_keys import RECORD_BITS, run_key
 from paceline.core.batches.unwanted import DayFacts, Predecessor
 
 
-def predecessors(db: Database, records: Mapping[int, Item], days: Mapping[int, DayFacts]) -> dict[int, Predecessor]:
+def predecessors(
+    db: DynamoDatabase, records: Mapping[int, Item], days: Mapping[int, DayFacts]
+) -> dict[int, Predecessor]:
     """Return by run, for records that come after another: the state of that other's run on the same day."""
     wanted = {
         run: name_key(days[run >> RECORD_BITS].batch, after)

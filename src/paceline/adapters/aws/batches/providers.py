@@ -12,7 +12,7 @@ from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.lanes import LaneItem, held_runs, lane_of, shard_of_lane, waiting_from, write_lane
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.client.connect import attempts, busy
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, item_at, padded, put, update
 from paceline.adapters.aws.client.tables import ITEMS, RUNS
 from paceline.core.batches.provider import Policy, ProviderDefinition, ProviderSpec, parse_stored_provider
@@ -104,7 +104,7 @@ def providers(store: BatchParts, *, after: str, limit: int) -> list[ProviderDefi
     return [_provider(item) for item in islice(live_providers(store.db, after=after), limit)]
 
 
-def live_providers(db: Database, *, after: str = "") -> Iterator[Item]:
+def live_providers(db: DynamoDatabase, *, after: str = "") -> Iterator[Item]:
     return db.walk(ITEMS, "providers", after=after, filtered="attribute_not_exists(#deleted)")
 
 
@@ -134,12 +134,12 @@ def remove_provider(store: BatchParts, provider_id: str) -> Literal["removed", "
     raise busy(f"provider {provider_id}")
 
 
-def _has_runs(db: Database, lane: LaneItem) -> bool:
+def _has_runs(db: DynamoDatabase, lane: LaneItem) -> bool:
     waiting = waiting_from(db, lane, lane.front_ms, limit=1)
     return bool(lane.held or lane.aside or waiting.runs) or waiting.beyond_ms < NEVER_MS
 
 
-def _is_named(db: Database, number: int) -> bool:
+def _is_named(db: DynamoDatabase, number: int) -> bool:
     """Return True if a record names the provider. Reads the names of all records: a provider is seldom removed."""
     batches = db.page(ITEMS, "batches", limit=BATCHES_MAX, only="#sk")
     partitions = [keys.name_partition(batch["sk"], shard) for batch in batches for shard in range(keys.SHARDS)]
@@ -185,7 +185,7 @@ def latencies_ms(store: BatchParts, numbers: Sequence[int], *, runs_max: int) ->
     return {number: mean for number, mean in zip(numbers, means, strict=True) if mean is not None}
 
 
-def _latency_ms(db: Database, number: int, runs_max: int) -> float | None:
+def _latency_ms(db: DynamoDatabase, number: int, runs_max: int) -> float | None:
     lane = lane_of(db, number)
     rows = db.page(
         RUNS,

@@ -16,7 +16,7 @@ from paceline.adapters.aws.batches.lanes import LaneItem, lanes_of
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.unwanted_runs import bring_back
 from paceline.adapters.aws.client.connect import attempts, busy
-from paceline.adapters.aws.client.database import ACTIONS_MAX, PAGE_MAX, Database
+from paceline.adapters.aws.client.database import ACTIONS_MAX, PAGE_MAX, DynamoDatabase
 from paceline.adapters.aws.client.items import ABSENT, Action, Item, delete, item_at, put
 from paceline.adapters.aws.client.numbers import Numbers
 from paceline.adapters.aws.client.tables import ITEMS
@@ -127,7 +127,7 @@ def put_records(store: BatchParts, batch: Batch, records: Sequence[RecordSpec], 
     for _ in attempts():
         if not left:
             break
-        page = _Page(store.db, store.numbers, batch, left, day_is_on=day_is_on)
+        page = _RecordWrites(store.db, store.numbers, batch, left, day_is_on=day_is_on)
         results |= page.results
         lost = page.write()
         written |= {name: change for name, change in page.changes().items() if name not in lost}
@@ -144,11 +144,17 @@ def put_records(store: BatchParts, batch: Batch, records: Sequence[RecordSpec], 
     return [results[index] for index in range(len(records))]
 
 
-class _Page:
+class _RecordWrites:
     """Records judged one by one against the stored ones, and written together, some in each transaction."""
 
     def __init__(
-        self, db: Database, numbers: Numbers, batch: Batch, records: list[tuple[int, RecordSpec]], *, day_is_on: bool
+        self,
+        db: DynamoDatabase,
+        numbers: Numbers,
+        batch: Batch,
+        records: list[tuple[int, RecordSpec]],
+        *,
+        day_is_on: bool,
     ) -> None:
         self._db = db
         self._batch = batch
@@ -234,7 +240,7 @@ def _newcomer(batch: Batch, number: int) -> Item:
     return item_at(keys.newcomer_key(batch.number, number), number=number)
 
 
-def _states(db: Database, batch: Batch, names: Iterable[str]) -> tuple[dict[str, RecordState], dict[str, int]]:
+def _states(db: DynamoDatabase, batch: Batch, names: Iterable[str]) -> tuple[dict[str, RecordState], dict[str, int]]:
     """Return records by name, including deleted ones, and the versions of their items."""
     named = db.get_many(ITEMS, (keys.name_key(batch.id, name) for name in names))
     records = db.get_many(ITEMS, (keys.record_key(one["number"]) for one in named.values()))
@@ -298,7 +304,7 @@ def record_numbers(store: BatchParts, batch: Batch) -> array[int]:
     return array("q", sorted(number for page in pages for number in page))
 
 
-def _numbers_in(db: Database, batch: Batch, shard: int) -> array[int]:
+def _numbers_in(db: DynamoDatabase, batch: Batch, shard: int) -> array[int]:
     rows = db.walk(ITEMS, keys.name_partition(batch.id, shard), only="#number, #deleted")
     return array("q", (row["number"] for row in rows if not row.get("deleted")))
 
@@ -334,14 +340,14 @@ def _is_wanted(row: Item, provider: int | None, *, active: bool | None) -> bool:
     return not row.get("deleted") and provider in (None, row["provider"]) and active in (None, row["active"])
 
 
-def _named_page(db: Database, batch: Batch, *, after: str, limit: int) -> list[Item]:
+def _named_page(db: DynamoDatabase, batch: Batch, *, after: str, limit: int) -> list[Item]:
     """Return the first names of each shard, merged in order, including deleted ones."""
     partitions = [keys.name_partition(batch.id, shard) for shard in range(keys.SHARDS)]
     pages = db.threads.fan_out(partial(_names_in, db, after=after, limit=limit), partitions)
     return sorted((row for rows in pages for row in rows), key=itemgetter("sk"))[:limit]
 
 
-def _names_in(db: Database, partition: str, *, after: str, limit: int) -> list[Item]:
+def _names_in(db: DynamoDatabase, partition: str, *, after: str, limit: int) -> list[Item]:
     return db.page(ITEMS, partition, limit=limit, after=after, only="#sk, #number, #deleted, #provider, #active")
 
 

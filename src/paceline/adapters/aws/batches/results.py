@@ -12,8 +12,8 @@ from typing import NamedTuple
 from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.lanes import lanes_of
 from paceline.adapters.aws.batches.parts import BatchParts
-from paceline.adapters.aws.client.database import Database, in_pages
-from paceline.adapters.aws.client.items import Asked, Item, padded
+from paceline.adapters.aws.client.database import DynamoDatabase, in_pages
+from paceline.adapters.aws.client.items import Item, ReadOptions, padded
 from paceline.adapters.aws.client.tables import ITEMS, RUNS
 from paceline.core.batches.batch import Day
 from paceline.core.batches.calls import CallState
@@ -27,7 +27,7 @@ NUMBER_MASK = (1 << NUMBER_BITS) - 1
 """Mask of a provider's number."""
 
 
-class Entry(NamedTuple):
+class LedgerRun(NamedTuple):
     """A run in the ledger, and its place."""
 
     run: int
@@ -43,7 +43,7 @@ def day_counts(store: BatchParts, day: Day) -> list[DayCount]:
     return sorted(DayCount(names[provider], state, runs) for (provider, state), runs in counts.items())
 
 
-def _counts_in(db: Database, day: int, shard: int) -> Counter[tuple[int, CallState]]:
+def _counts_in(db: DynamoDatabase, day: int, shard: int) -> Counter[tuple[int, CallState]]:
     counts: Counter[tuple[int, CallState]] = Counter()
     for page in _pages_of(db, day, shard):
         states = _states(db, page)
@@ -60,20 +60,20 @@ def day_dues(store: BatchParts, day: Day) -> tuple[array[int], array[int]]:
     return array("q", [one >> NUMBER_BITS for one in places]), array("q", [one & NUMBER_MASK for one in places])
 
 
-def _places_in(db: Database, day: Day, shard: int) -> list[int]:
+def _places_in(db: DynamoDatabase, day: Day, shard: int) -> list[int]:
     pages = _pages_of(db, day.number, shard)
     if db.retention.may_be_gone(day.start_ms, now_ms=db.write_ms(0)):
         pages = (_present(db, page) for page in pages)
     return [entry.due_ms << NUMBER_BITS | entry.provider for page in pages for entry in page]
 
 
-def _present(db: Database, entries: Sequence[Entry]) -> list[Entry]:
+def _present(db: DynamoDatabase, entries: Sequence[LedgerRun]) -> list[LedgerRun]:
     """Those whose runs are there."""
     states = _states(db, entries)
     return [entry for entry in entries if entry.run in states]
 
 
-def _pages_of(db: Database, day: int, shard: int) -> Iterator[list[Entry]]:
+def _pages_of(db: DynamoDatabase, day: int, shard: int) -> Iterator[list[LedgerRun]]:
     """Yield all runs of a day in one shard of the ledger, in pages."""
     return in_pages(_walk_in(db, day, shard, after=0), CHUNK_RUNS)
 
@@ -84,7 +84,7 @@ def day_runs(
     number = _number(store.db, provider) if provider is not None else None
     looked_at_max = RUNS_READ_MAX if state or provider is not None else limit + 1
     entries = entries_of(store.db, day.number, after=after, limit=looked_at_max)
-    found: list[Entry] = []
+    found: list[LedgerRun] = []
     seen, looked = after, 0
     for at in range(0, len(entries), CHUNK_RUNS):
         chunk = entries[at : at + CHUNK_RUNS]
@@ -134,30 +134,30 @@ def out_calls(store: BatchParts, handles: Sequence[int]) -> dict[int, OutCall]:
     }
 
 
-def entries_of(db: Database, day: int, *, after: int, limit: int) -> list[Entry]:
+def entries_of(db: DynamoDatabase, day: int, *, after: int, limit: int) -> list[LedgerRun]:
     """Return runs in order of record number, after the given one: the first of each shard, merged."""
     pages = db.threads.fan_out(lambda shard: _entries_in(db, day, shard, after=after, limit=limit), range(keys.SHARDS))
     return list(islice(merge(*pages), limit))
 
 
-def _entries_in(db: Database, day: int, shard: int, *, after: int, limit: int) -> list[Entry]:
+def _entries_in(db: DynamoDatabase, day: int, shard: int, *, after: int, limit: int) -> list[LedgerRun]:
     return list(islice(_walk_in(db, day, shard, after=after, size=min(limit, CHUNK_RUNS)), limit))
 
 
-def _walk_in(db: Database, day: int, shard: int, *, after: int, size: int = CHUNK_RUNS) -> Iterator[Entry]:
-    asked: Asked = {"first": padded(after + 1), "last": keys.LAST, "only": "#sk, #provider, #due_ms"}
+def _walk_in(db: DynamoDatabase, day: int, shard: int, *, after: int, size: int = CHUNK_RUNS) -> Iterator[LedgerRun]:
+    asked: ReadOptions = {"first": padded(after + 1), "last": keys.LAST, "only": "#sk, #provider, #due_ms"}
     rows = db.walk(RUNS, keys.ledger_partition(day, shard), size=size, **asked)
-    return (Entry(run_key(day, int(row["sk"])), row["provider"], row["due_ms"]) for row in rows)
+    return (LedgerRun(run_key(day, int(row["sk"])), row["provider"], row["due_ms"]) for row in rows)
 
 
-def entries_by_run(db: Database, runs: Iterable[int]) -> list[Entry]:
+def entries_by_run(db: DynamoDatabase, runs: Iterable[int]) -> list[LedgerRun]:
     """Return those of the runs that are in the ledger, in order."""
     item_keys = {keys.ledger_key(run): run for run in runs}
     found = db.get_many(RUNS, item_keys)
-    return sorted(Entry(item_keys[key], item["provider"], item["due_ms"]) for key, item in found.items())
+    return sorted(LedgerRun(item_keys[key], item["provider"], item["due_ms"]) for key, item in found.items())
 
 
-def runs_of(store: BatchParts, entries: Sequence[Entry]) -> list[CallRun]:
+def runs_of(store: BatchParts, entries: Sequence[LedgerRun]) -> list[CallRun]:
     """Return the runs in the order given."""
     states = _states(store.db, entries)
     records = store.db.get_many(ITEMS, (keys.record_key(entry.run & RECORD_MASK) for entry in entries))
@@ -172,7 +172,7 @@ def runs_of(store: BatchParts, entries: Sequence[Entry]) -> list[CallRun]:
     return runs
 
 
-def _states(db: Database, entries: Sequence[Entry]) -> dict[int, Item]:
+def _states(db: DynamoDatabase, entries: Sequence[LedgerRun]) -> dict[int, Item]:
     """Return each run's item, with the lane's facts if it is held. A run that is being moved is left out."""
     rows = db.get_many(RUNS, (keys.place_key(entry.provider, entry.due_ms) for entry in entries))
     found = {
@@ -185,9 +185,9 @@ def _states(db: Database, entries: Sequence[Entry]) -> dict[int, Item]:
     for entry in waiting:
         one = lanes[entry.provider].held.get(entry.due_ms) if entry.provider in lanes else None
         if one is not None and one.run == entry.run:
-            told = {"reason": ""} if one.state == "out" else {}
+            cleared = {"reason": ""} if one.state == "out" else {}
             held = {"state": one.state, "at_ms": one.at_ms, "attempt": one.attempt, "started_ms": one.started_ms}
-            found[entry.run] = found[entry.run] | held | told
+            found[entry.run] = found[entry.run] | held | cleared
     return found
 
 
@@ -219,6 +219,6 @@ def _run(named: tuple[int, str, str, str, str, int], row: Item) -> CallRun:
     )
 
 
-def _number(db: Database, provider: str) -> int | None:
+def _number(db: DynamoDatabase, provider: str) -> int | None:
     item = db.get(ITEMS, keys.provider_key(provider))
     return int(item["number"]) if item else None

@@ -22,7 +22,7 @@ from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.providers import live_providers
 from paceline.adapters.aws.batches.unwanted_runs import IN_PLACE
 from paceline.adapters.aws.client.connect import attempts
-from paceline.adapters.aws.client.database import ACTIONS_MAX, Database, in_pages
+from paceline.adapters.aws.client.database import ACTIONS_MAX, DynamoDatabase, in_pages
 from paceline.adapters.aws.client.expiry import Retention
 from paceline.adapters.aws.client.items import Action, setting, update
 from paceline.adapters.aws.client.tables import EXPIRES, RUNS
@@ -82,7 +82,7 @@ def settle_calls(store: BatchParts, settlements: Sequence[CallSettlement]) -> li
     return _in_order(len(settlements), groups, store.db.threads.fan_out(settle_group, groups))
 
 
-def _lanes(db: Database, looks: Looks, groups: dict[int, list[CallSettlement]]) -> dict[int, LaneItem]:
+def _lanes(db: DynamoDatabase, looks: Looks, groups: dict[int, list[CallSettlement]]) -> dict[int, LaneItem]:
     """Return the lanes as this process remembers them, if all runs to be settled are out there; the others are read."""
     guesses = {provider: lane for provider in groups if (lane := looks.last_seen(provider)) is not None}
     for provider, lane in list(guesses.items()):
@@ -118,7 +118,11 @@ def _in_order(count: int, groups: dict[int, list[int]], answers: Sequence[list[b
 
 
 def _in_parts(
-    db: Database, looks: Looks, lane: LaneItem, items: Sequence[T], decide: Callable[[LaneItem, Sequence[T]], _Change]
+    db: DynamoDatabase,
+    looks: Looks,
+    lane: LaneItem,
+    items: Sequence[T],
+    decide: Callable[[LaneItem, Sequence[T]], _Change],
 ) -> list[bool]:
     won: list[bool] = []
     now = lane
@@ -131,7 +135,7 @@ def _in_parts(
 
 
 def _write(
-    db: Database, lane: LaneItem, items: Sequence[T], decide: Callable[[LaneItem, Sequence[T]], _Change]
+    db: DynamoDatabase, lane: LaneItem, items: Sequence[T], decide: Callable[[LaneItem, Sequence[T]], _Change]
 ) -> _Change:
     """Decide on the newest lane and write, until no other write came in between."""
     for _ in attempts():

@@ -10,9 +10,9 @@ import msgspec
 
 from paceline.adapters.aws.batches import keys
 from paceline.adapters.aws.batches.enqueue import free_dues_ms
-from paceline.adapters.aws.batches.lanes import LaneItem, Looks, Run, busy_lane, lane_of, place_again, write_lane
+from paceline.adapters.aws.batches.lanes import LaneItem, LaneRun, Looks, busy_lane, lane_of, place_again, write_lane
 from paceline.adapters.aws.client.connect import attempts
-from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
+from paceline.adapters.aws.client.database import ACTIONS_MAX, DynamoDatabase
 from paceline.adapters.aws.client.expiry import Retention
 from paceline.adapters.aws.client.items import Action, Item, delete, item_at, put, setting, update
 from paceline.adapters.aws.client.tables import EXPIRES, RUNS
@@ -53,7 +53,7 @@ class Wishes(NamedTuple):
         record = self.records.get(run)
         return record if record is not None and record["active"] and not record.get("deleted") else None
 
-    def judge(self, run: Run, provider: int, *, now_ms: int) -> Unwanted | None:
+    def judge(self, run: LaneRun, provider: int, *, now_ms: int) -> Unwanted | None:
         """Return core's verdict on a run of this provider's queue; None if it may start."""
         if run.at_ms > now_ms:
             return None  # its record was not read
@@ -65,7 +65,14 @@ class Wishes(NamedTuple):
 
 
 def take_out(
-    db: Database, looks: Looks, lane: LaneItem, runs: Sequence[Run], wishes: Wishes, *, front_ms: int, now_ms: int
+    db: DynamoDatabase,
+    looks: Looks,
+    lane: LaneItem,
+    runs: Sequence[LaneRun],
+    wishes: Wishes,
+    *,
+    front_ms: int,
+    now_ms: int,
 ) -> set[int]:
     """Remove unwanted runs from a provider's queue, as many as fit into one transaction.
 
@@ -106,7 +113,7 @@ def take_out(
     return set(asides)
 
 
-def _set_aside(provider: int, run: Run, batch_number: int) -> list[Action]:
+def _set_aside(provider: int, run: LaneRun, batch_number: int) -> list[Action]:
     lost = 1 if may_have_arrived(run.state, run.lost) else 0
     change, values = setting({"state": "aside", "attempt": run.attempt, "lost": lost, "shard": None, "at": None})
     key = keys.aside_key(batch_number, provider, run.due_ms)
@@ -118,7 +125,7 @@ def _set_aside(provider: int, run: Run, batch_number: int) -> list[Action]:
     ]
 
 
-def _end(retention: Retention, provider: int, run: Run, verdict: End, *, now_ms: int) -> Action:
+def _end(retention: Retention, provider: int, run: LaneRun, verdict: End, *, now_ms: int) -> Action:
     dead = verdict.state in DEAD_STATES
     change, values = setting(
         {
@@ -136,7 +143,7 @@ def _end(retention: Retention, provider: int, run: Run, verdict: End, *, now_ms:
     return update(RUNS, key, change, when=IN_PLACE, seen=run.run, was="waiting", **values)
 
 
-def _move_some(db: Database, looks: Looks, lane: LaneItem, runs: Sequence[Run], wishes: Wishes) -> None:
+def _move_some(db: DynamoDatabase, looks: Looks, lane: LaneItem, runs: Sequence[LaneRun], wishes: Wishes) -> None:
     """Move runs one after the other; the first that loses, and those after it, are moved by the next look."""
     now: LaneItem | None = lane
     for run in runs:
@@ -144,7 +151,7 @@ def _move_some(db: Database, looks: Looks, lane: LaneItem, runs: Sequence[Run], 
             now = _move(db, looks, now, run, wishes)
 
 
-def _defer_some(db: Database, looks: Looks, lane: LaneItem, runs: Sequence[tuple[Run, Defer]]) -> None:
+def _defer_some(db: DynamoDatabase, looks: Looks, lane: LaneItem, runs: Sequence[tuple[LaneRun, Defer]]) -> None:
     """Move runs to a later due time, one after the other; each gets another place at its provider."""
     for run, verdict in runs:
         due_ms = free_dues_ms(db, lane.provider, [verdict.due_ms])[0]
@@ -159,7 +166,7 @@ def _defer_some(db: Database, looks: Looks, lane: LaneItem, runs: Sequence[tuple
         lane = after
 
 
-def _move(db: Database, looks: Looks, lane: LaneItem, run: Run, wishes: Wishes) -> LaneItem | None:
+def _move(db: DynamoDatabase, looks: Looks, lane: LaneItem, run: LaneRun, wishes: Wishes) -> LaneItem | None:
     """Move a run to its record's provider, with its due time and attempts.
 
     Return the lane afterwards; None if it lost.
@@ -178,11 +185,11 @@ def _move(db: Database, looks: Looks, lane: LaneItem, run: Run, wishes: Wishes) 
     return after
 
 
-def _leaving(lane: LaneItem, run: Run) -> Action:
+def _leaving(lane: LaneItem, run: LaneRun) -> Action:
     return delete(RUNS, keys.place_key(lane.provider, run.due_ms), when=IN_PLACE, seen=run.run, was="waiting")
 
 
-def bring_back(db: Database, looks: Looks, batch_number: int) -> int:
+def bring_back(db: DynamoDatabase, looks: Looks, batch_number: int) -> int:
     """Put runs that were set aside for the batch back into their places. Return how many."""
     back = 0
     for _ in range(LOOKS_MAX):
@@ -197,13 +204,13 @@ def bring_back(db: Database, looks: Looks, batch_number: int) -> int:
     return back
 
 
-def _bring_back_at(db: Database, looks: Looks, batch_number: int, provider: int, rows: Sequence[Item]) -> None:
+def _bring_back_at(db: DynamoDatabase, looks: Looks, batch_number: int, provider: int, rows: Sequence[Item]) -> None:
     size = (ACTIONS_MAX - 1) // 2
     for at in range(0, len(rows), size):
         _bring_back_some(db, looks, batch_number, provider, rows[at : at + size])
 
 
-def _bring_back_some(db: Database, looks: Looks, batch_number: int, provider: int, rows: Sequence[Item]) -> None:
+def _bring_back_some(db: DynamoDatabase, looks: Looks, batch_number: int, provider: int, rows: Sequence[Item]) -> None:
     left = list(rows)
     for _ in attempts():
         lane = lane_of(db, provider)

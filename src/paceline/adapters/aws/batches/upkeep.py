@@ -14,11 +14,11 @@ from paceline.adapters.aws.batches.lanes import LaneItem, Looks, lanes_of, waiti
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.providers import BATCHES_MAX, live_providers
 from paceline.adapters.aws.batches.records import read_batch
-from paceline.adapters.aws.batches.results import Entry, entries_of
+from paceline.adapters.aws.batches.results import LedgerRun, entries_of
 from paceline.adapters.aws.batches.unwanted_runs import bring_back
-from paceline.adapters.aws.client.database import ACTIONS_MAX, PAGE_MAX, Database
+from paceline.adapters.aws.client.database import ACTIONS_MAX, PAGE_MAX, DynamoDatabase
 from paceline.adapters.aws.client.expiry import MARGIN_MS
-from paceline.adapters.aws.client.items import PRESENT, Action, Asked, Item, delete, padded, update
+from paceline.adapters.aws.client.items import PRESENT, Action, Item, ReadOptions, delete, padded, update
 from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS
 from paceline.core.batches.run_keys import NEVER_MS, RECORD_BITS, RECORD_MASK, run_key
 from paceline.core.batches.settle import PURGED_DAYS_MAX, is_old
@@ -65,13 +65,19 @@ def purge_calls(store: BatchParts, *, ended_before_ms: int, dead_before_ms: int,
     return CallPurge(deleted, after=after if len(days) == PURGED_DAYS_MAX else None)
 
 
-def _days_from(db: Database, after: int) -> list[Item]:
+def _days_from(db: DynamoDatabase, after: int) -> list[Item]:
     first = max(after + 1, 0) >> RECORD_BITS
     return db.page(ITEMS, "days", limit=PURGED_DAYS_MAX, first=padded(first))
 
 
 def _purge_some(
-    db: Database, looks: Looks, day: Item, entries: Sequence[Entry], *, ended_before_ms: int, dead_before_ms: int
+    db: DynamoDatabase,
+    looks: Looks,
+    day: Item,
+    entries: Sequence[LedgerRun],
+    *,
+    ended_before_ms: int,
+    dead_before_ms: int,
 ) -> int:
     """Delete runs that are old enough. Return how many.
 
@@ -113,13 +119,13 @@ class _Pair(NamedTuple):
     actions: list[Action]
 
 
-def forgotten(entry: Entry) -> Action:
+def forgotten(entry: LedgerRun) -> Action:
     """Returns the deletion of a row of the ledger whose run is not there; it is lost if the run has moved."""
     when = "#provider = :provider AND #due_ms = :due"
     return delete(RUNS, keys.ledger_key(entry.run), when=when, provider=entry.provider, due=entry.due_ms)
 
 
-def _delete_pairs(db: Database, pairs: Sequence[_Pair]) -> int:
+def _delete_pairs(db: DynamoDatabase, pairs: Sequence[_Pair]) -> int:
     """Delete pairs, many in a transaction; if one of them was put back in the meantime, each by itself."""
 
     def delete_some(chain: list[list[_Pair]]) -> list[tuple[list[_Pair], bool]]:
@@ -132,7 +138,7 @@ def _delete_pairs(db: Database, pairs: Sequence[_Pair]) -> int:
     return sum(len(part) for part, won in done if won) + sum(one.won for one in db.transact_each(lost))
 
 
-def _note_gone(db: Database, row: Item) -> None:
+def _note_gone(db: DynamoDatabase, row: Item) -> None:
     """Mark a planned day whose runs are all deleted: walks need not read it again."""
     day = db.get(ITEMS, keys.day_key(row["batch"], row["date"]))
     if day is not None and day["state"] == "planned":
@@ -163,7 +169,7 @@ def purge_records(store: BatchParts, *, after: int) -> CallPurge:
     return CallPurge(deleted, after=rows[-1]["number"] if len(rows) == TOMBSTONES_MAX else None)
 
 
-def _kept_days(db: Database) -> dict[str, list[Item]]:
+def _kept_days(db: DynamoDatabase) -> dict[str, list[Item]]:
     """Return, by batch, the days that may have runs in the ledger."""
     found: dict[str, list[Item]] = defaultdict(list)
     kept = "attribute_not_exists(#gone)"
@@ -172,7 +178,7 @@ def _kept_days(db: Database) -> dict[str, list[Item]]:
     return found
 
 
-def _is_planned(db: Database, batch: str, days: Sequence[Item]) -> bool:
+def _is_planned(db: DynamoDatabase, batch: str, days: Sequence[Item]) -> bool:
     """Return False while a plan is under way.
 
     It may have read a record that was removed since, and still make its run.
@@ -232,14 +238,14 @@ def dead_letters(store: BatchParts) -> int:
     return sum(store.db.threads.fan_out(count, range(keys.SHARDS)))
 
 
-def _waiting(db: Database, lane: LaneItem, *, limit: int) -> int:
+def _waiting(db: DynamoDatabase, lane: LaneItem, *, limit: int) -> int:
     """Return how many runs wait, counted from the first that has not ended."""
-    asked: Asked = {"first": padded(lane.first_ms), "last": keys.LAST, "only": "#state"}
+    asked: ReadOptions = {"first": padded(lane.first_ms), "last": keys.LAST, "only": "#state"}
     rows = db.walk(RUNS, keys.queue_partition(lane.provider), size=PAGE_MAX, **asked)
     return sum(row["state"] == "waiting" for row in islice(rows, limit))
 
 
-def _oldest_due_ms(db: Database, lanes: Sequence[LaneItem]) -> int | None:
+def _oldest_due_ms(db: DynamoDatabase, lanes: Sequence[LaneItem]) -> int | None:
     """Return the due time of the first open run. A lane's time may be too early, so its first runs are read."""
     oldest_ms = NEVER_MS
     for lane in lanes:

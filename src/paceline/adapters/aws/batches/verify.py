@@ -9,7 +9,7 @@ from paceline.adapters.aws.batches.keys import LANE, ledger_key, place_key, prov
 from paceline.adapters.aws.batches.lanes import LaneItem, read_lane
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.providers import BATCHES_MAX
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import Item
 from paceline.adapters.aws.client.tables import ITEMS, RUNS
 from paceline.core.batches.provider import parse_stored_provider
@@ -25,7 +25,7 @@ SHOWN_MAX = 10
 class _Seen:
     """All items of the table about batches, each run as a few numbers."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: DynamoDatabase) -> None:
         self.ledger: dict[int, Place] = {}
         self.places: dict[Place, tuple[int, str]] = {}
         self.lanes: dict[int, LaneItem] = {}
@@ -61,7 +61,7 @@ def verify_batches(store: BatchParts) -> list[str]:
     return [problem for problem in found if problem in again] if found and (again := _look(store.db)) else []
 
 
-def _look(db: Database) -> list[str]:
+def _look(db: DynamoDatabase) -> list[str]:
     seen = _Seen(db)
     found = list(seen.wrong)
     for problems in (_ledger(db, seen), _places(seen), _names(db, seen), _lanes(db, seen), _fronts(seen)):
@@ -73,7 +73,7 @@ def _look(db: Database) -> list[str]:
     return found
 
 
-def _ledger(db: Database, seen: _Seen) -> Iterator[str]:
+def _ledger(db: DynamoDatabase, seen: _Seen) -> Iterator[str]:
     """A planned run is somewhere, unless it has expired before a purge came."""
     lost = [run for run, place in seen.ledger.items() if seen.places.get(place, (None, ""))[0] != run]
     starts = {int(row["sk"]): row["start_ms"] for row in db.page(ITEMS, "days", limit=BATCHES_MAX)} if lost else {}
@@ -93,7 +93,7 @@ def _places(seen: _Seen) -> Iterator[str]:
         yield f"promise 10: a run that is listed as set aside is not there ({place_key(*place)})"
 
 
-def _names(db: Database, seen: _Seen) -> Iterator[str]:
+def _names(db: DynamoDatabase, seen: _Seen) -> Iterator[str]:
     days = {int(row["sk"]) for row in db.page(ITEMS, "days", limit=BATCHES_MAX, only="#sk")}
     records = {item["number"] for item in db.scan(ITEMS, filtered="begins_with(#pk, :record)", record="record#")}
     for run in seen.ledger:
@@ -101,7 +101,7 @@ def _names(db: Database, seen: _Seen) -> Iterator[str]:
             yield f"promise 10: a planned run has no day or no record ({ledger_key(run)})"
 
 
-def _lanes(db: Database, seen: _Seen) -> Iterator[str]:
+def _lanes(db: DynamoDatabase, seen: _Seen) -> Iterator[str]:
     waiting = {place[0] for place, (_, state) in seen.places.items() if state == "waiting"}
     for item in db.page(ITEMS, "providers", limit=BATCHES_MAX):
         lane = seen.lanes.get(item["number"])

@@ -12,8 +12,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import Key, update
+from paceline.adapters.aws.client.database import DynamoDatabase
+from paceline.adapters.aws.client.items import DynamoKey, update
 from paceline.adapters.aws.client.tables import LEDGER
 from paceline.errors import StoreUnavailable
 
@@ -23,7 +23,7 @@ UNSETTLED_S = 4.0
 """Time after a bump during which the version keeps changing: an index lags, and a process bumps once for all that it
 writes within BUMP_S."""
 BUMP_S = 1.0
-_KEY = Key("changes", "-")
+_KEY = DynamoKey("changes", "-")
 
 
 class ChangeCounter:
@@ -32,7 +32,7 @@ class ChangeCounter:
     ``caches_indexes`` is set in processes with loops; without it every read and every bump is a request.
     """
 
-    def __init__(self, db: Database, *, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, db: DynamoDatabase, *, clock_s: Callable[[], float] = time.monotonic) -> None:
         self.caches_indexes = False
         self._db = db
         self._clock_s = clock_s

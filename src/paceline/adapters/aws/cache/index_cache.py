@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from paceline.adapters.aws.cache.change_counter import ChangeCounter
-from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import Asked, Item
+from paceline.adapters.aws.client.database import DynamoDatabase
+from paceline.adapters.aws.client.items import Item, ReadOptions
 
 END = 1 << 100
 """A sort value behind that of every row: the shard is empty."""
@@ -26,7 +26,7 @@ OWN_S = 3.0
 """Time after a write of this process during which an index may show a row at its old place, or not at all."""
 
 
-class Index(NamedTuple):
+class CachedIndex(NamedTuple):
     """An index of DynamoDB: ``sort`` orders the rows of a shard, and ``pk`` names a row."""
 
     table: str
@@ -148,9 +148,9 @@ class IndexCache(ShardCache):
 
     def __init__(
         self,
-        db: Database,
+        db: DynamoDatabase,
         counter: ChangeCounter,
-        index: Index,
+        index: CachedIndex,
         *,
         least_s: float = 0.0,
         clock_s: Callable[[], float] = time.monotonic,
@@ -195,7 +195,7 @@ class IndexCache(ShardCache):
         index, mark = self._index, self._mark()
         shards = self.awake(last)
         # The upper bound keeps a page small; without it, a page of few rows also tells which row comes next.
-        asked: Asked = {"index": index.name} if self.caches_indexes else {"index": index.name, "last": last}
+        asked: ReadOptions = {"index": index.name} if self.caches_indexes else {"index": index.name, "last": last}
 
         def read(shard: str) -> list[Item]:
             return self._db.page(index.table, shard, limit=limit, **asked)

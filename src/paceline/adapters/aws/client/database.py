@@ -13,10 +13,10 @@ from paceline.adapters.aws.client.connect import THROTTLED, Clients, Threads, at
 from paceline.adapters.aws.client.expiry import Retention
 from paceline.adapters.aws.client.items import (
     Action,
-    Asked,
     Bounds,
+    DynamoKey,
     Item,
-    Key,
+    ReadOptions,
     Value,
     decode_item,
     encode,
@@ -46,7 +46,7 @@ _LOST = "ConditionalCheckFailed"
 _CONFLICTS = frozenset({"TransactionConflict", "TransactionConflictException"})
 
 
-class Written(NamedTuple):
+class WriteResult(NamedTuple):
     """The result of a write.
 
     ``item``: if the write was won, what an update left, or what a put or delete replaced; if it was lost, the stored
@@ -68,7 +68,7 @@ class Transacted(NamedTuple):
     items: tuple[Item | None, ...] = ()
 
 
-class Database:
+class DynamoDatabase:
     """All tables of one prefix. Thread-safe."""
 
     def __init__(
@@ -94,36 +94,36 @@ class Database:
 
     # -- reading
 
-    def get(self, table: str, key: Key) -> Item | None:
+    def get(self, table: str, key: DynamoKey) -> Item | None:
         if not is_possible(key):
             return None
         found = call(self._client.get_item, TableName=self.table(table), Key=encode_key(key), ConsistentRead=True)
         return decode_item(found["Item"]) if "Item" in found else None
 
-    def glance(self, table: str, key: Key) -> Item | None:
+    def glance(self, table: str, key: DynamoKey) -> Item | None:
         """Return the item as it was a moment ago, for half the price: a hint."""
         found = call(self._client.get_item, TableName=self.table(table), Key=encode_key(key))
         return decode_item(found["Item"]) if "Item" in found else None
 
-    def get_many(self, table: str, keys: Iterable[Key]) -> dict[Key, Item]:
+    def get_many(self, table: str, keys: Iterable[DynamoKey]) -> dict[DynamoKey, Item]:
         """Return the items that exist, however many are asked for."""
         return {key: item for (_, key), item in self.get_mixed((table, key) for key in keys).items()}
 
-    def get_mixed(self, keys: Iterable[tuple[str, Key]]) -> dict[tuple[str, Key], Item]:
+    def get_mixed(self, keys: Iterable[tuple[str, DynamoKey]]) -> dict[tuple[str, DynamoKey], Item]:
         """Return the items that exist, of several tables in the same requests."""
         wanted = [one for one in dict.fromkeys(keys) if is_possible(one[1])]
         pages = [wanted[at : at + GETS_MAX] for at in range(0, len(wanted), GETS_MAX)]
-        found: dict[tuple[str, Key], Item] = {}
+        found: dict[tuple[str, DynamoKey], Item] = {}
         for items in self.threads.fan_out(self._get_page, pages):
             found |= items
         return found
 
-    def _get_page(self, keys: Sequence[tuple[str, Key]]) -> dict[tuple[str, Key], Item]:
+    def _get_page(self, keys: Sequence[tuple[str, DynamoKey]]) -> dict[tuple[str, DynamoKey], Item]:
         names = {self.table(table): table for table, _ in keys}
         wanted: dict[str, Any] = {name: {"Keys": [], "ConsistentRead": True} for name in names}
         for table, key in keys:
             wanted[self.table(table)]["Keys"].append(encode_key(key))
-        found: dict[tuple[str, Key], Item] = {}
+        found: dict[tuple[str, DynamoKey], Item] = {}
         for _ in attempts():
             answer = call(self._client.batch_get_item, RequestItems=wanted)
             for name, items in answer["Responses"].items():
@@ -135,7 +135,7 @@ class Database:
             f"AWS leaves keys of {', '.join(names)} unread, also after several attempts: try again in a moment."
         )
 
-    def get_together(self, keys: Sequence[tuple[str, Key]]) -> list[Item | None]:
+    def get_together(self, keys: Sequence[tuple[str, DynamoKey]]) -> list[Item | None]:
         """Return a snapshot of at most 100 items of any tables: no transaction is seen half done."""
         assert len(keys) <= ACTIONS_MAX
         gets = [{"Get": {"TableName": self.table(table), "Key": encode_key(key)}} for table, key in keys]
@@ -149,13 +149,13 @@ class Database:
             return [decode_item(answer["Item"]) if answer.get("Item") else None for answer in answers]
         raise busy("the items that are read together")
 
-    def page(self, table: str, pk: str, *, limit: int, **asked: Unpack[Asked]) -> list[Item]:
+    def page(self, table: str, pk: str, *, limit: int, **asked: Unpack[ReadOptions]) -> list[Item]:
         """Return the first items of ``walk``, at most ``limit``."""
         # Items that are filtered out count towards DynamoDB's limit, so it cannot be our limit.
         size = PAGE_MAX if asked.get("filtered") else min(limit, PAGE_MAX)
         return list(islice(self.walk(table, pk, size=size, **asked), limit)) if limit > 0 else []
 
-    def walk(self, table: str, pk: str, *, size: int = PAGE_MAX, **asked: Unpack[Asked]) -> Iterator[Item]:
+    def walk(self, table: str, pk: str, *, size: int = PAGE_MAX, **asked: Unpack[ReadOptions]) -> Iterator[Item]:
         """Yield items of a partition in key order, ``size`` a request; consistent, unless an index is named: a hint."""
         where, values = key_condition(pk, _KEYS[asked.get("index")], asked)
         if not where:
@@ -207,10 +207,10 @@ class Database:
         """Return the time now for a write, if a clock was given: ``asked_ms`` may be old after the reads before it."""
         return write_time_ms(asked_ms, self._clock.now_ms() if self._clock else None)
 
-    def write(self, action: Action) -> Written:
+    def write(self, action: Action) -> WriteResult:
         """Make one write; if its condition fails it is lost, and nothing is written."""
         if "ConditionExpression" in action.params and not is_possible(action.key):
-            return Written(False)
+            return WriteResult(False)
         if action.kind == "Delete" and "ConditionExpression" in action.params:
             return self._write_as_transaction(action)
         params, mark = self._marked(action)
@@ -226,7 +226,7 @@ class Database:
                 if code_of(error) not in _CONFLICTS:
                     raise
                 continue
-            return Written(True, decode_item(answer["Attributes"]) if answer.get("Attributes") else None)
+            return WriteResult(True, decode_item(answer["Attributes"]) if answer.get("Attributes") else None)
         raise busy(f"the same items of {action.table}")
 
     def _marked(self, action: Action) -> tuple[dict[str, Any], str]:
@@ -250,10 +250,10 @@ class Database:
         params["ExpressionAttributeValues"] = params.get("ExpressionAttributeValues", {}) | {":w": encode(mark)}
         return params, mark
 
-    def _write_as_transaction(self, action: Action) -> Written:
+    def _write_as_transaction(self, action: Action) -> WriteResult:
         """Delete in a transaction, for twice the price: a deleted item keeps no mark, but a transaction has a token."""
         done = self._transact([action])
-        return Written(done.won, done.items[0] if done.items else None)
+        return WriteResult(done.won, done.items[0] if done.items else None)
 
     def transact(self, actions: Sequence[Action]) -> Transacted:
         """Do all of at most 100 writes and checks, each of another item, or nothing. Repeating it does it once."""
@@ -312,7 +312,7 @@ class Database:
                 return
         raise StoreUnavailable("AWS leaves items unwritten, also after several attempts: try again in a moment.")
 
-    def write_each(self, actions: Sequence[Action]) -> list[Written]:
+    def write_each(self, actions: Sequence[Action]) -> list[WriteResult]:
         """Make conditional writes that do not depend on each other, some at a time."""
         return self.threads.fan_out(self.write, actions)
 
@@ -335,7 +335,7 @@ def _may_repeat(error: ClientError) -> bool:
     return code_of(error) in _CONFLICTS or (bool(reasons) and reasons <= repeatable)
 
 
-def _lost_or_repeated(error: ClientError, mark: str) -> Written:
+def _lost_or_repeated(error: ClientError, mark: str) -> WriteResult:
     stands: Any = error.response.get("Item")
     item = decode_item(stands) if stands else None
-    return Written(item is not None and item.get("w") == mark, item)
+    return WriteResult(item is not None and item.get("w") == mark, item)

@@ -26,7 +26,7 @@ _NAME = re.compile(r"#(\w+)")
 _VALUE = re.compile(r":(\w+)")
 
 
-class Key(NamedTuple):
+class DynamoKey(NamedTuple):
     """The key of an item."""
 
     pk: str
@@ -36,7 +36,7 @@ class Key(NamedTuple):
 PK_BYTES_MAX, SK_BYTES_MAX = 2_048, 1_024
 
 
-def is_possible(key: Key) -> bool:
+def is_possible(key: DynamoKey) -> bool:
     """Return True if an item can have this key: a caller may ask for a longer name than DynamoDB allows."""
     return 0 < len(key.pk.encode()) <= PK_BYTES_MAX and 0 < len(key.sk.encode()) <= SK_BYTES_MAX
 
@@ -46,27 +46,27 @@ class Action(NamedTuple):
 
     kind: Kind
     table: str
-    key: Key
+    key: DynamoKey
     params: dict[str, Any]
 
 
 def put(table: str, item: Mapping[str, Any], *, when: str = "", **values: Value) -> Action:
     """Return a write of the whole item. ``when=ABSENT`` writes it only if there is none."""
     params = {"Item": encode_item(item)} | _expressions(when=when, values=values)
-    return Action("Put", table, Key(item["pk"], item["sk"]), params)
+    return Action("Put", table, DynamoKey(item["pk"], item["sk"]), params)
 
 
-def update(table: str, key: Key, change: str, *, when: str, **values: Value) -> Action:
+def update(table: str, key: DynamoKey, change: str, *, when: str, **values: Value) -> Action:
     """Return an update by an expression. Without ``when`` it creates a missing item."""
     params = {"Key": encode_key(key)} | _expressions(when=when, change=change, values=values)
     return Action("Update", table, key, params)
 
 
-def delete(table: str, key: Key, *, when: str = "", **values: Value) -> Action:
+def delete(table: str, key: DynamoKey, *, when: str = "", **values: Value) -> Action:
     return Action("Delete", table, key, {"Key": encode_key(key)} | _expressions(when=when, values=values))
 
 
-def check(table: str, key: Key, *, when: str, **values: Value) -> Action:
+def check(table: str, key: DynamoKey, *, when: str, **values: Value) -> Action:
     """Return a check that writes nothing: its transaction is won only if the condition holds."""
     return Action("ConditionCheck", table, key, {"Key": encode_key(key)} | _expressions(when=when, values=values))
 
@@ -99,7 +99,7 @@ class Bounds(TypedDict, total=False):
     before: str | int
 
 
-class Asked(Bounds, total=False):
+class ReadOptions(Bounds, total=False):
     """A read of a partition. ``only``: these attributes. ``filtered``: a condition, with its ``given`` values."""
 
     only: str
@@ -114,7 +114,9 @@ _COMPARED = {"first": ">=", "last": "<=", "after": ">", "before": "<"}
 def key_condition(pk: str, names: tuple[str, str], bounds: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the condition on a partition and its sort keys, with its values; an empty text if no item can match."""
     values = {name: bounds[name] for name in ("begins", *_COMPARED) if bounds.get(name, "") != ""}
-    if not is_possible(Key(pk, "-")) or ("first" in values and "last" in values and values["first"] > values["last"]):
+    if not is_possible(DynamoKey(pk, "-")) or (
+        "first" in values and "last" in values and values["first"] > values["last"]
+    ):
         return "", {}
     where, sort = f"#{names[0]} = :of", f"#{names[1]}"
     match list(values):
@@ -203,15 +205,15 @@ def decode_item(wire: Mapping[str, Any]) -> Item:
     return {name: decode(value) for name, value in wire.items()}
 
 
-def encode_key(key: Key) -> Wire:
+def encode_key(key: DynamoKey) -> Wire:
     return {"pk": {"S": key.pk}, "sk": {"S": key.sk}}
 
 
-def key_of(item: Mapping[str, Any]) -> Key:
-    return Key(item["pk"], item["sk"])
+def key_of(item: Mapping[str, Any]) -> DynamoKey:
+    return DynamoKey(item["pk"], item["sk"])
 
 
-def item_at(key: Key, **fields: Any) -> Item:
+def item_at(key: DynamoKey, **fields: Any) -> Item:
     """Return an item with this key and these attributes."""
     return {"pk": key.pk, "sk": key.sk} | fields
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import Key, joined, update
+from paceline.adapters.aws.client.database import DynamoDatabase
+from paceline.adapters.aws.client.items import DynamoKey, joined, update
 from paceline.adapters.aws.client.tables import LEDGER
 
 NUMBER_MAX = 2**62
@@ -15,7 +15,7 @@ GENERATION = "generation"
 class Numbers:
     """Gives numbers. Thread-safe. A process that ends leaves a gap; a number is never given twice."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: DynamoDatabase) -> None:
         self._database = database
         self._left: dict[str, range] = {}
         self._lock = threading.Lock()
@@ -53,11 +53,11 @@ class Numbers:
         return range(last - count + 1, last + 1)
 
 
-def last_generation(database: Database) -> int:
+def last_generation(database: DynamoDatabase) -> int:
     """Return the highest reserved generation: no monitor has a higher one."""
     item = database.get(LEDGER, _key(GENERATION))
     return int(item["last"]) if item else 0
 
 
-def _key(name: str) -> Key:
-    return Key(joined("number", name), "-")
+def _key(name: str) -> DynamoKey:
+    return DynamoKey(joined("number", name), "-")

@@ -32,7 +32,7 @@ EXPIRES = "expires_s"
 
 
 @dataclass(frozen=True)
-class Index:
+class TableIndex:
     """An index. An item without the two attributes is not in it; keys and ``included`` attributes are copied."""
 
     name: str
@@ -42,11 +42,11 @@ class Index:
 
 
 @dataclass(frozen=True)
-class Table:
+class DynamoTable:
     """A table with keys ``pk`` and ``sk``, both text; billed by request."""
 
     name: str
-    indexes: tuple[Index, ...] = ()
+    indexes: tuple[TableIndex, ...] = ()
     stream: StreamView | None = None
     """The part of a changed item that the table's stream shows; None if the table has no stream."""
     expiring: bool = False
@@ -57,7 +57,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Queue:
+class SqsQueue:
     name: str
     hidden_s: int
     """Time for which a received message is hidden: six times what its function may take."""
@@ -77,34 +77,34 @@ KEPT_S_MAX = 14 * DAY_S
 ACTIVE_S_MAX = 120
 
 TABLES = (
-    Table(ITEMS, stream="NEW_AND_OLD_IMAGES"),
-    Table(
+    DynamoTable(ITEMS, stream="NEW_AND_OLD_IMAGES"),
+    DynamoTable(
         SCHEDULERS,
-        indexes=(Index(DUE_INDEX, "shard", "due", ("generation", "counter", "revision", "cadence")),),
+        indexes=(TableIndex(DUE_INDEX, "shard", "due", ("generation", "counter", "revision", "cadence")),),
         stream="NEW_AND_OLD_IMAGES",
     ),
-    Table(RUNS, indexes=(Index(READY_INDEX, "shard", "at", ("due_ms",)),), expiring=True),
+    DynamoTable(RUNS, indexes=(TableIndex(READY_INDEX, "shard", "at", ("due_ms",)),), expiring=True),
     # Its stream only has to say that a job is new.
-    Table(LEDGER, indexes=(Index(READY_INDEX, "shard", "at"),), stream="KEYS_ONLY", expiring=True),
+    DynamoTable(LEDGER, indexes=(TableIndex(READY_INDEX, "shard", "at"),), stream="KEYS_ONLY", expiring=True),
 )
 
 QUEUES = (
     # Dead queues first: a queue names its dead queue when it is made. The dead queue of a FIFO queue is FIFO.
-    Queue("ticks-dead", hidden_s=30, kept_s=KEPT_S_MAX),
-    Queue("outgoing-dead", hidden_s=30, kept_s=KEPT_S_MAX),
-    Queue("runs-dead.fifo", hidden_s=30, kept_s=KEPT_S_MAX),
-    Queue("work-dead.fifo", hidden_s=30, kept_s=KEPT_S_MAX),
+    SqsQueue("ticks-dead", hidden_s=30, kept_s=KEPT_S_MAX),
+    SqsQueue("outgoing-dead", hidden_s=30, kept_s=KEPT_S_MAX),
+    SqsQueue("runs-dead.fifo", hidden_s=30, kept_s=KEPT_S_MAX),
+    SqsQueue("work-dead.fifo", hidden_s=30, kept_s=KEPT_S_MAX),
     # For records that a stream's mapping gave up: AWS takes no FIFO queue for that.
-    Queue("streams-dead", hidden_s=30, kept_s=KEPT_S_MAX),
-    Queue(TICKS, hidden_s=180, kept_s=DAY_S, dead="ticks-dead"),
-    Queue(OUTGOING, hidden_s=180, kept_s=4 * DAY_S, dead="outgoing-dead"),
-    Queue(RUNS_FIFO, hidden_s=3_960, kept_s=4 * DAY_S, dead="runs-dead.fifo"),
+    SqsQueue("streams-dead", hidden_s=30, kept_s=KEPT_S_MAX),
+    SqsQueue(TICKS, hidden_s=180, kept_s=DAY_S, dead="ticks-dead"),
+    SqsQueue(OUTGOING, hidden_s=180, kept_s=4 * DAY_S, dead="outgoing-dead"),
+    SqsQueue(RUNS_FIFO, hidden_s=3_960, kept_s=4 * DAY_S, dead="runs-dead.fifo"),
     # Kept for a short time: runs that still wait are offered again every five minutes.
-    Queue(WORK_FIFO, hidden_s=180, kept_s=3_600, dead="work-dead.fifo"),
+    SqsQueue(WORK_FIFO, hidden_s=180, kept_s=3_600, dead="work-dead.fifo"),
 )
 
 
-class Report(NamedTuple):
+class TablesReport(NamedTuple):
     """Result of ``create``, with full names.
 
     ``differences``: texts about existing parts that are not as they should be.
@@ -115,7 +115,7 @@ class Report(NamedTuple):
     differences: tuple[str, ...]
 
 
-def create(clients: Clients, prefix: str) -> Report:
+def create(clients: Clients, prefix: str) -> TablesReport:
     """Create missing tables and queues and compare the others. Repeating it does nothing."""
     created: list[str] = []
     existing: list[str] = []
@@ -129,7 +129,7 @@ def create(clients: Clients, prefix: str) -> Report:
         new, found = _create_queue(clients, queue, prefix)
         (created if new else existing).append(f"{prefix}-{queue.name}")
         differences += found
-    return Report(tuple(created), tuple(existing), tuple(differences))
+    return TablesReport(tuple(created), tuple(existing), tuple(differences))
 
 
 def prefixes(clients: Clients) -> list[str]:
@@ -142,7 +142,7 @@ def prefixes(clients: Clients) -> list[str]:
 # -- tables
 
 
-def table_definition(table: Table, prefix: str) -> dict[str, Any]:
+def table_definition(table: DynamoTable, prefix: str) -> dict[str, Any]:
     """Return the parameters of CreateTable; the template has the same."""
     attributes = {"pk": "S", "sk": "S"}
     for index in table.indexes:
@@ -164,14 +164,14 @@ def _key_schema(partition: str, sort: str) -> list[dict[str, str]]:
     return [{"AttributeName": partition, "KeyType": "HASH"}, {"AttributeName": sort, "KeyType": "RANGE"}]
 
 
-def _index_definition(index: Index) -> dict[str, Any]:
+def _index_definition(index: TableIndex) -> dict[str, Any]:
     projection: dict[str, Any] = {"ProjectionType": "KEYS_ONLY"}
     if index.included:
         projection = {"ProjectionType": "INCLUDE", "NonKeyAttributes": list(index.included)}
     return {"IndexName": index.name, "KeySchema": _key_schema(index.shard, index.sort), "Projection": projection}
 
 
-def _create_table(clients: Clients, table: Table, prefix: str) -> bool:
+def _create_table(clients: Clients, table: DynamoTable, prefix: str) -> bool:
     try:
         call(clients.dynamodb.create_table, **table_definition(table, prefix))
     except ClientError as error:
@@ -181,7 +181,7 @@ def _create_table(clients: Clients, table: Table, prefix: str) -> bool:
     return True
 
 
-def _finish_table(clients: Clients, table: Table, prefix: str) -> Iterator[str]:
+def _finish_table(clients: Clients, table: DynamoTable, prefix: str) -> Iterator[str]:
     """Wait until the table can be used, turn on its time to live, and yield how it differs from its definition."""
     wanted = table_definition(table, prefix)
     name = wanted["TableName"]
@@ -228,7 +228,7 @@ def _let_expire(clients: Clients, name: str) -> None:
 # -- queues
 
 
-def queue_attributes(queue: Queue, dead_arn: str | None) -> dict[str, str]:
+def queue_attributes(queue: SqsQueue, dead_arn: str | None) -> dict[str, str]:
     """Return the attributes of CreateQueue; the template has the same. Delays belong to messages, not to queues."""
     attributes = {
         "VisibilityTimeout": str(queue.hidden_s),
@@ -250,7 +250,7 @@ def queue_attributes(queue: Queue, dead_arn: str | None) -> dict[str, str]:
     return attributes
 
 
-def _create_queue(clients: Clients, queue: Queue, prefix: str) -> tuple[bool, list[str]]:
+def _create_queue(clients: Clients, queue: SqsQueue, prefix: str) -> tuple[bool, list[str]]:
     name = f"{prefix}-{queue.name}"
     dead_arn = _queue_arn(clients, f"{prefix}-{queue.dead}") if queue.dead else None
     wanted = queue_attributes(queue, dead_arn)
@@ -284,6 +284,6 @@ def _queue_arn(clients: Clients, name: str) -> str:
     for _ in attempts():
         # A queue that was just made is sometimes not found yet.
         if (url := _queue_url(clients, name)) is not None:
-            told = call(clients.sqs.get_queue_attributes, QueueUrl=url, AttributeNames=["QueueArn"])
-            return str(told["Attributes"]["QueueArn"])
+            answer = call(clients.sqs.get_queue_attributes, QueueUrl=url, AttributeNames=["QueueArn"])
+            return str(answer["Attributes"]["QueueArn"])
     raise StoreUnavailable(f"{name} was made and is not found: run paceline aws init again.")

@@ -12,7 +12,7 @@ from paceline.adapters.aws.batches.keys import LANE, day_key, provider_in
 from paceline.adapters.aws.batches.lanes import read_lane
 from paceline.adapters.aws.batches.parts import BatchParts
 from paceline.adapters.aws.batches.providers import BATCHES_MAX
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import Item
 from paceline.adapters.aws.client.tables import ITEMS, RUNS
 from paceline.core.batches.provider import parse_stored_provider, policy_of
@@ -52,7 +52,7 @@ def call_facts(store: BatchParts) -> Iterator[Fact]:
     yield from _nowhere({run: place for run, place in ledger.items() if run >> RECORD_BITS not in expired})
 
 
-def _days(db: Database) -> Iterator[DayFact]:
+def _days(db: DynamoDatabase) -> Iterator[DayFact]:
     """Yield the days. The number of runs of each is counted by the process that makes them, and not exact."""
     rows = list(db.page(ITEMS, "days", limit=BATCHES_MAX))
     states = db.get_many(ITEMS, [day_key(row["batch"], row["date"]) for row in rows])
@@ -67,13 +67,13 @@ def _nowhere(ledger: dict[int, Place]) -> Iterator[Fact]:
         yield CallFact(provider, due_ms, run >> RECORD_BITS, run & RECORD_MASK, "")
 
 
-def _ledger(db: Database) -> Iterator[tuple[int, Place]]:
+def _ledger(db: DynamoDatabase) -> Iterator[tuple[int, Place]]:
     for item in db.scan(RUNS, filtered="begins_with(#pk, :day)", day="d#"):
         day = int(item["pk"].split("#")[1])
         yield run_key(day, int(item["sk"])), (item["provider"], item["due_ms"])
 
 
-def _followers(db: Database) -> Iterator[int]:
+def _followers(db: DynamoDatabase) -> Iterator[int]:
     """Yield the numbers of records that come after another."""
     for item in db.scan(ITEMS, filtered="begins_with(#pk, :record)", record="record#"):
         if parse_options(item.get("options")).after is not None:

@@ -13,7 +13,7 @@ from paceline.adapters.aws.client.tables import ITEMS
 from paceline.adapters.aws.jobs.meters import postings_in
 from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.adapters.aws.jobs.read import atlas_of, measurement_in
-from paceline.adapters.aws.jobs.verify import Books, read_books
+from paceline.adapters.aws.jobs.verify import JobLedgerItems, read_books
 from paceline.core.jobs.accounts import WINDOWS, meter_name
 from paceline.core.jobs.cost import credits_per_result
 from paceline.core.jobs.measurement import kinds_of, targets_of
@@ -43,7 +43,7 @@ def job_facts(store: JobParts) -> Iterator[Fact]:
             yield from _postings(books, job, row)
 
 
-def _meters(books: Books) -> Iterator[Fact]:
+def _meters(books: JobLedgerItems) -> Iterator[Fact]:
     for name, account in books.accounts.items():
         quoted = str(account["pk"].partition("#")[2])
         for meter, window in WINDOWS.items():
@@ -100,7 +100,7 @@ def _measurement(row: Item) -> MeasurementFact:
     )
 
 
-def _postings(books: Books, job: Item, row: Item) -> Iterator[Fact]:
+def _postings(books: JobLedgerItems, job: Item, row: Item) -> Iterator[Fact]:
     handle, name = row["handle"], _day_name(job["owner"], job["day"])
     at = (handle >> INDEX_BITS, handle & INDEX_MASK)
     yield PostingFact(*at, 0, name, "hold", row["credits"])

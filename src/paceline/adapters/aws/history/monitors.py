@@ -11,7 +11,7 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import Item
 from paceline.adapters.aws.client.tables import RUNS, SCHEDULERS
 from paceline.adapters.aws.monitors.keys import LANE, UPTIME, handle_of
@@ -37,19 +37,19 @@ def monitor_facts(store: MonitorParts) -> Iterator[Fact]:
         if item["user"] not in names.users:  # all items of a removed user are unreachable, and are deleted bit by bit
             names.changed.add(item["generation"])
     rollups = dict(_rollups(db))
-    told: set[int] = set()
+    seen: set[int] = set()
     ours = db.scan(RUNS, filtered="begins_with(#pk, :monitor)", monitor="m#")
     for pk, group in groupby(ours, key=lambda item: str(item["pk"])):
         generation, items = int(pk.partition("#")[2]), list(group)
         lane = next((item for item in items if item["sk"] == LANE), None)
-        told.add(generation)
-        yield checks.told(_monitor(names, generation, lane, rollups.get(generation)))
+        seen.add(generation)
+        yield checks.with_check(_monitor(names, generation, lane, rollups.get(generation)))
         if generation in entries:
             yield entries[generation]
         runs = [item for item in items if item["sk"] != LANE]
         yield from (_run(item) for item in sorted(runs, key=lambda item: int(item["counter"])))
-    for generation in sorted((names.monitors.keys() | entries.keys() | names.changed) - told):
-        yield checks.told(_monitor(names, generation, None, rollups.get(generation)))
+    for generation in sorted((names.monitors.keys() | entries.keys() | names.changed) - seen):
+        yield checks.with_check(_monitor(names, generation, None, rollups.get(generation)))
         if generation in entries:
             yield entries[generation]
 
@@ -65,7 +65,7 @@ class _Checks:
         facts = (item["updated_ms"], target_of(check), isinstance(check, OutgoingCheck), repeatable(check))
         self._known[item["generation"]] = facts
 
-    def told(self, fact: MonitorFact) -> MonitorFact:
+    def with_check(self, fact: MonitorFact) -> MonitorFact:
         known = self._known.get(fact.generation) if fact.defined else None
         if known is None:
             return fact
@@ -73,7 +73,7 @@ class _Checks:
         return replace(fact, edited_ms=edited_ms, target=target, outgoing=outgoing, repeatable=may_repeat)
 
 
-def _rollups(db: Database) -> Iterator[tuple[int, tuple[int, int]]]:
+def _rollups(db: DynamoDatabase) -> Iterator[tuple[int, tuple[int, int]]]:
     for item in db.scan(RUNS, filtered="begins_with(#pk, :uptime)", uptime=f"{UPTIME}#"):
         generation = int(item["pk"].partition("#")[2])
         yield generation, (item["counter"], decode_rollup(item["rollup"]).at_ms or 0)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from paceline.adapters.aws.cache.row_cache import RowCache
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import ABSENT, PRESENT, Item, delete, joined, padded, put, setting, update
 from paceline.adapters.aws.client.tables import LEDGER
 from paceline.adapters.aws.jobs import meters
@@ -69,7 +69,7 @@ def accounts(store: JobParts, *, now_ms: int, releases_until_ms: int) -> list[Ac
     return [one for one in found if one is not None]
 
 
-def names(database: Database) -> list[str]:
+def names(database: DynamoDatabase) -> list[str]:
     return [item["sk"] for item in database.page(LEDGER, "accounts", limit=rules.ACCOUNTS_MAX)]
 
 
@@ -106,7 +106,7 @@ def add_key(store: JobParts, add: AddKey, *, now_ms: int) -> KeyAdded:
     raise too_busy()
 
 
-def _holder(database: Database, add: AddKey) -> tuple[str, int] | None:
+def _holder(database: DynamoDatabase, add: AddKey) -> tuple[str, int] | None:
     """Return the account that has this secret, and the key's number; None if no account has it.
 
     Keys that older versions added have no item under their secret, so every account is searched.
@@ -119,7 +119,7 @@ def _holder(database: Database, add: AddKey) -> tuple[str, int] | None:
     return next(((accounts_found[key], item["number"]) for key, item in vaults.items()), None)
 
 
-def _allow_types(database: Database, account_name: str) -> None:
+def _allow_types(database: DynamoDatabase, account_name: str) -> None:
     """Remove the bars on types of measurements: the account's keys have changed, so RIPE is asked again."""
     pk = account_key(account_name).pk
     found = database.page(LEDGER, pk, limit=rules.TYPES_MAX, begins="type#")
@@ -133,7 +133,7 @@ def keys(store: JobParts, account_name: str) -> list[StoredKey]:
     return [_stored_key(item) for item in found]
 
 
-def key_item(database: Database, account_name: str, key_id: str) -> Item | None:
+def key_item(database: DynamoDatabase, account_name: str, key_id: str) -> Item | None:
     number = key_number(key_id)
     return None if number < 0 else database.get(LEDGER, key_key(account_name, number))
 
@@ -200,7 +200,7 @@ def slots_seen(store: JobParts, name: str, atlas_ids: Sequence[int]) -> int:
     return sum(atlas_id in wanted for item in found for atlas_id in item["atlas_ids"])
 
 
-def _create(database: Database, name: str, spec: AccountSpec, limits: dict[MeterName, int]) -> bool:
+def _create(database: DynamoDatabase, name: str, spec: AccountSpec, limits: dict[MeterName, int]) -> bool:
     item = {
         **account_key(name)._asdict(),
         "name": name,
@@ -216,7 +216,7 @@ def _create(database: Database, name: str, spec: AccountSpec, limits: dict[Meter
 
 
 def _account(
-    database: Database, name: str, *, now_ms: int, until_ms: int, seen: RowCache | None = None
+    database: DynamoDatabase, name: str, *, now_ms: int, until_ms: int, seen: RowCache | None = None
 ) -> Account | None:
     """Read an account with one query: its item, keys, slots, barred types and releases are sorted in this order."""
     items = database.page(LEDGER, joined("account", name), limit=PARTS_MAX, last=f"until#{padded(until_ms)}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, assert_never
 
-from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import Action, Item, Key, put
+from paceline.adapters.aws.client.database import DynamoDatabase
+from paceline.adapters.aws.client.items import Action, DynamoKey, Item, put
 from paceline.adapters.aws.client.tables import LEDGER
 from paceline.adapters.aws.jobs import keys, meters
 from paceline.adapters.aws.jobs.measurement_actions import job_adds, sending_over, unsent_ends
@@ -23,7 +23,7 @@ from paceline.core.jobs.values import MeterFull, RefusalEffect, Rejected, SendOu
 SENDING_MAX = 10_000
 
 
-class _Out(NamedTuple):
+class _SentItems(NamedTuple):
     """A measurement whose send is under way or unknown, with every item that an answer to it may change."""
 
     row: Item
@@ -124,8 +124,8 @@ def _answer(
 
 
 def _out(
-    database: Database, known: tuple[Item, Item] | None, handle: int, attempt: int, effect: RefusalEffect | None
-) -> _Out | None:
+    database: DynamoDatabase, known: tuple[Item, Item] | None, handle: int, attempt: int, effect: RefusalEffect | None
+) -> _SentItems | None:
     """Return the measurement with all items that its answer changes; None if it is not out."""
     item_keys = [keys.row_key(handle), keys.job_key(handle >> INDEX_BITS), keys.LINE, keys.GATE]
     beside = [] if known is None or "account" not in known[0] else _concerned(known[0], effect)
@@ -137,7 +137,7 @@ def _out(
     if missing := [key for key in concerned if key not in beside]:
         found |= database.get_many(LEDGER, missing)
     refused_key = key_beside(effect, account=row["account"], key=key_id(row["key_number"]))
-    return _Out(
+    return _SentItems(
         row,
         job,
         found[keys.account_key(row["account"])],
@@ -148,14 +148,14 @@ def _out(
     )
 
 
-def _concerned(row: Item, effect: RefusalEffect | None) -> list[Key]:
+def _concerned(row: Item, effect: RefusalEffect | None) -> list[DynamoKey]:
     """Return the keys of its account, its targets and the item that its refusal concerns."""
     targets = [keys.target_key(name) for name in sorted(targets_of(measurement_in(row)))]
     beside = key_beside(effect, account=row["account"], key=key_id(row["key_number"]))
     return [keys.account_key(row["account"]), *targets, *([beside] if beside else [])]
 
 
-def _following(out: _Out, outcome: SendOutcome, *, now_ms: int) -> tuple[meters.Write, list[Action]]:
+def _following(out: _SentItems, outcome: SendOutcome, *, now_ms: int) -> tuple[meters.Write, list[Action]]:
     """Return the write to the account, and the actions beside it."""
     row = out.row
     answered = transitions.after_answer(outcome, lookups=row["lookups"], stopping=row["stopping"])
@@ -174,7 +174,7 @@ def _following(out: _Out, outcome: SendOutcome, *, now_ms: int) -> tuple[meters.
     return closing.write, [*actions, *closing.beside, *sending_over(row)]
 
 
-def _back(out: _Out, back: transitions.GoesBack) -> list[Action]:
+def _back(out: _SentItems, back: transitions.GoesBack) -> list[Action]:
     row = keys.moved(out.row, **back._asdict(), slot=0, account=None, key_number=None)
     actions = [row, job_adds(out.job, waiting=1)]
     if back.state == "queued":
@@ -214,7 +214,7 @@ def lose(store: JobParts, *, intent_before_ms: int, look_ms: int) -> int:
     return lost
 
 
-def _lose_one(database: Database, handle: int, *, intent_before_ms: int, look_ms: int) -> bool:
+def _lose_one(database: DynamoDatabase, handle: int, *, intent_before_ms: int, look_ms: int) -> bool:
     for _ in keys.tries():
         [row] = keys.read(database, [keys.row_key(handle)])
         if row is None or not transitions.is_given_up(

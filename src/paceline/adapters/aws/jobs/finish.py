@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from paceline.adapters.aws.alerts import adding
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import Action, Item, update
 from paceline.adapters.aws.client.tables import LEDGER
 from paceline.adapters.aws.jobs import keys
@@ -36,7 +36,7 @@ def cancel(store: JobParts, number: int, *, now_ms: int) -> bool:
     return True
 
 
-def go_on(database: Database, number: int, *, now_ms: int) -> None:
+def go_on(database: DynamoDatabase, number: int, *, now_ms: int) -> None:
     """End measurements that were not sent, some in each transaction, and mark the others to be stopped."""
     [job] = keys.read(database, [keys.job_key(number)])
     if job is None:
@@ -55,7 +55,7 @@ def cancel_one(store: JobParts, handle: int, *, now_ms: int) -> bool:
     return True
 
 
-def _cancel_piece(database: Database, rows: Sequence[Item], *, now_ms: int) -> None:
+def _cancel_piece(database: DynamoDatabase, rows: Sequence[Item], *, now_ms: int) -> None:
     """Cancel some measurements of one job.
 
     If one of them has changed in the meantime, all are read again and written in two halves, so that fewer conflict.
@@ -102,8 +102,8 @@ def finish(store: JobParts, *, now_ms: int, limit: int) -> list[StoredJob]:
     items = job_items(store.db, numbers)
     # Their alerts first: if this stops in between, the next pass finds the alerts stored and finishes the jobs.
     ended = stored_jobs(store.db, [item for item in items.values() if item["open"] == 0])
-    told = [alert for job in ended if (alert := job_finished(job, now_ms=now_ms)) is not None]
-    if any(done.won for done in store.db.transact_each([adding(alert, store.db.retention) for alert in told])):
+    alerts = [alert for job in ended if (alert := job_finished(job, now_ms=now_ms)) is not None]
+    if any(done.won for done in store.db.transact_each([adding(alert, store.db.retention) for alert in alerts])):
         store.change_counter.bump(also_self=True)
     won = [_finish(store.db, items[number], now_ms=now_ms) for number in numbers if number in items]
     if any(won):
@@ -123,7 +123,7 @@ def _look_after(store: JobParts, *, now_ms: int) -> None:
             cancel(store, item["number"], now_ms=now_ms)
 
 
-def _finish(database: Database, item: Item, *, now_ms: int) -> Item | None:
+def _finish(database: DynamoDatabase, item: Item, *, now_ms: int) -> Item | None:
     change = "SET #finished_ms = :now_ms, #shard = :shard, #at = :now_ms"
     shard = "finished"
     if item.get("webhook") is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
-from paceline.adapters.aws.client.database import Database, Transacted
+from paceline.adapters.aws.client.database import DynamoDatabase, Transacted
 from paceline.adapters.aws.client.items import Action, Item
 from paceline.adapters.aws.jobs.keys import after_move, handle_in, hinted, moved
 from paceline.adapters.aws.jobs.measurement_actions import job_adds, job_ends, row_ends, sums_of
@@ -13,7 +13,7 @@ from paceline.adapters.aws.jobs.meters import Closing, closing, closing_action, 
 from paceline.adapters.aws.jobs.parts import JobParts
 from paceline.adapters.aws.jobs.read import atlas_of, chances, read_measurements, stored
 from paceline.core.jobs.transitions import ENDED, account_actual, settle, spent_before, with_progress
-from paceline.core.jobs.values import Ended, Ending, HeldState, Progress, StoredMeasurement
+from paceline.core.jobs.values import EndResult, HeldState, MeasurementEnd, MeasurementProgress, StoredMeasurement
 
 UNKNOWN_MAX = 100_000
 
@@ -47,11 +47,11 @@ def holding(store: JobParts, state: HeldState, *, after: int, limit: int) -> lis
     return stored(store.db, pairs[:limit])
 
 
-def _held(database: Database, state: str, handles: Sequence[int]) -> list[tuple[Item, Item]]:
+def _held(database: DynamoDatabase, state: str, handles: Sequence[int]) -> list[tuple[Item, Item]]:
     return [pair for pair in read_measurements(database, handles) if pair[0]["slot"] and pair[0]["state"] == state]
 
 
-def note_progress(store: JobParts, progress: Sequence[Progress]) -> list[bool]:
+def note_progress(store: JobParts, progress: Sequence[MeasurementProgress]) -> list[bool]:
     known = _known(store, [one.handle for one in progress])
     return store.db.threads.fan_out(lambda one: _note(store, one, known.get(one.handle)), progress)
 
@@ -63,9 +63,9 @@ def _known(store: JobParts, handles: Sequence[int]) -> dict[int, tuple[Item, Ite
     return found | {pair[0]["handle"]: pair for pair in (read_measurements(store.db, missing) if missing else [])}
 
 
-def _note(store: JobParts, one: Progress, known: tuple[Item, Item] | None) -> bool:
+def _note(store: JobParts, one: MeasurementProgress, known: tuple[Item, Item] | None) -> bool:
     for row, job in chances(store.db, known, one.handle, lambda row: _is_ongoing(row, one.attempt)):
-        pairs = zip_longest(atlas_of(row)[: len(one.told)], one.told, one.scheduled)
+        pairs = zip_longest(atlas_of(row)[: len(one.reported)], one.reported, one.scheduled)
         atlas = [list(with_progress(*pair)) for pair in pairs]
         atlas += row["atlas"][len(atlas) :]
         changes: Item = {"atlas": atlas} if atlas != row["atlas"] else {}
@@ -81,7 +81,7 @@ def _is_ongoing(row: Item, attempt: int) -> bool:
     return (row["attempt"], row["state"]) == (attempt, "ongoing")
 
 
-def end(store: JobParts, endings: Sequence[Ending], *, now_ms: int) -> list[Ended]:
+def end(store: JobParts, endings: Sequence[MeasurementEnd], *, now_ms: int) -> list[EndResult]:
     store.row_cache.note_all(_known(store, [ending.handle for ending in endings]).values())
     # One after the other: writes to the same job or account would conflict.
     ended = [_end(store, ending, now_ms=now_ms) for ending in endings]
@@ -90,7 +90,7 @@ def end(store: JobParts, endings: Sequence[Ending], *, now_ms: int) -> list[Ende
     return ended
 
 
-def _end(store: JobParts, ending: Ending, *, now_ms: int) -> Ended:
+def _end(store: JobParts, ending: MeasurementEnd, *, now_ms: int) -> EndResult:
     slot, first = 0 if ending.frees_slot else 1, False
     known = store.row_cache.take(ending.handle)
     for row, job in chances(store.db, known, ending.handle, lambda row: _is_ongoing(row, ending.attempt)):
@@ -105,9 +105,9 @@ def _end(store: JobParts, ending: Ending, *, now_ms: int) -> Ended:
         done = store.db.transact([*actions, *([] if slot else _let_go(closed, first=first))])
         if done.won:
             store.row_cache.note_ends(job["number"], 1)
-            return Ended(won=True, overrun=overrun)
+            return EndResult(won=True, overrun=overrun)
         first = not slot and _was_first(done, closed, at=len(actions), guess=first)
-    return Ended(won=False)
+    return EndResult(won=False)
 
 
 def _closing(row: Item, *, spent: int, results: int, now_ms: int) -> Closing:

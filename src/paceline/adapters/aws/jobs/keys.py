@@ -35,8 +35,8 @@ from typing import Any
 
 from paceline.adapters.aws.cache.index_cache import END
 from paceline.adapters.aws.client.connect import back_off, busy
-from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import Action, Asked, Item, Key, joined, padded, setting, update
+from paceline.adapters.aws.client.database import DynamoDatabase
+from paceline.adapters.aws.client.items import Action, DynamoKey, Item, ReadOptions, joined, padded, setting, update
 from paceline.adapters.aws.client.tables import LEDGER, READY_INDEX
 from paceline.core.jobs.names import INDEX_BITS, INDEX_MASK, handle_of
 from paceline.errors import StoreUnavailable
@@ -48,93 +48,93 @@ TRIES_MAX = 12
 TRIES_AT_ONCE = 3
 TRANSACTED_BYTES_MAX = 2_000_000
 """Bytes of the items of one transaction; AWS allows 4 MB."""
-LINE = Key("line", "-")
-GATE = Key("atlas", "-")
+LINE = DynamoKey("line", "-")
+GATE = DynamoKey("atlas", "-")
 _BY_HANDLE = frozenset({"sending", "ongoing"})
 
 
-def job_key(number: int) -> Key:
-    return Key(joined("job", number), "-")
+def job_key(number: int) -> DynamoKey:
+    return DynamoKey(joined("job", number), "-")
 
 
-def row_key(handle: int) -> Key:
+def row_key(handle: int) -> DynamoKey:
     index = handle & INDEX_MASK
-    return Key(bucket_key(handle >> INDEX_BITS, index >> BUCKET_BITS), padded(index))
+    return DynamoKey(bucket_key(handle >> INDEX_BITS, index >> BUCKET_BITS), padded(index))
 
 
 def bucket_key(number: int, bucket: int) -> str:
     return joined("job", number, bucket)
 
 
-def account_key(name: str) -> Key:
-    return Key(joined("account", name), "-")
+def account_key(name: str) -> DynamoKey:
+    return DynamoKey(joined("account", name), "-")
 
 
-def key_key(account: str, number: int) -> Key:
-    return Key(joined("account", account), f"key#{padded(number)}")
+def key_key(account: str, number: int) -> DynamoKey:
+    return DynamoKey(joined("account", account), f"key#{padded(number)}")
 
 
-def vault_key(account: str, sealed: str) -> Key:
-    return Key(joined("account", account), f"vault#{_digest(sealed)}")
+def vault_key(account: str, sealed: str) -> DynamoKey:
+    return DynamoKey(joined("account", account), f"vault#{_digest(sealed)}")
 
 
-def secret_key(sealed: str) -> Key:
+def secret_key(sealed: str) -> DynamoKey:
     """Return the key of a secret, which belongs to one account."""
-    return Key(joined("secret", _digest(sealed)), "-")
+    return DynamoKey(joined("secret", _digest(sealed)), "-")
 
 
-def type_key(account: str, kind: str) -> Key:
-    return Key(joined("account", account), f"type#{kind}")
+def type_key(account: str, kind: str) -> DynamoKey:
+    return DynamoKey(joined("account", account), f"type#{kind}")
 
 
-def slot_key(account: str, handle: int) -> Key:
-    return Key(joined("account", account), f"slot#{padded(handle)}")
+def slot_key(account: str, handle: int) -> DynamoKey:
+    return DynamoKey(joined("account", account), f"slot#{padded(handle)}")
 
 
-def release_key(account: str, at_ms: int) -> Key:
-    return Key(joined("account", account), f"until#{padded(at_ms)}")
+def release_key(account: str, at_ms: int) -> DynamoKey:
+    return DynamoKey(joined("account", account), f"until#{padded(at_ms)}")
 
 
-def posting_key(handle: int, attempt: int, kind: str) -> Key:
-    return Key(joined("posting", handle), f"{attempt:05d}#{kind}")
+def posting_key(handle: int, attempt: int, kind: str) -> DynamoKey:
+    return DynamoKey(joined("posting", handle), f"{attempt:05d}#{kind}")
 
 
-def day_key(owner: int, day: int) -> Key:
-    return Key(joined("credits", owner, day), "-")
+def day_key(owner: int, day: int) -> DynamoKey:
+    return DynamoKey(joined("credits", owner, day), "-")
 
 
-def turn_key(owner: int, user: str) -> Key:
+def turn_key(owner: int, user: str) -> DynamoKey:
     """Return the key of a user's turn.
 
     It has the user's name, because an index shows only keys: no further read is needed.
     """
-    return Key(joined("turn", owner), user)
+    return DynamoKey(joined("turn", owner), user)
 
 
-def once_key(owner: int, idempotency_key: str) -> Key:
-    return Key(joined("once", owner, _digest(idempotency_key)), "-")
+def once_key(owner: int, idempotency_key: str) -> DynamoKey:
+    return DynamoKey(joined("once", owner, _digest(idempotency_key)), "-")
 
 
-def submitting_key(number: int) -> Key:
-    return Key("submitting", padded(number))
+def submitting_key(number: int) -> DynamoKey:
+    return DynamoKey("submitting", padded(number))
 
 
-def listed_keys(number: int, owner: int) -> tuple[Key, Key]:
+def listed_keys(number: int, owner: int) -> tuple[DynamoKey, DynamoKey]:
     """Return the job's keys in the list of all jobs and in its owner's."""
-    return Key("jobs", padded(number)), Key(joined("jobs", owner), padded(number))
+    return DynamoKey("jobs", padded(number)), DynamoKey(joined("jobs", owner), padded(number))
 
 
-def numbered_key(number: int) -> Key:
+def numbered_key(number: int) -> DynamoKey:
     """Return the key of a job by the number of its first definition."""
-    return Key("numbered", padded(number))
+    return DynamoKey("numbered", padded(number))
 
 
-def target_key(name: str) -> Key:
-    return Key("target", name)
+def target_key(name: str) -> DynamoKey:
+    return DynamoKey("target", name)
 
 
-def duty_key(name: str) -> Key:
-    return Key(joined("duty", name), "-")
+def duty_key(name: str) -> DynamoKey:
+    return DynamoKey(joined("duty", name), "-")
 
 
 def queue_of(owner: int) -> str:
@@ -169,21 +169,21 @@ def _with_place(row: Item, changes: dict[str, Any]) -> dict[str, Any]:
     return changes | {"v": row["v"] + 1, "shard": shard, "at": at}
 
 
-def first_place(database: Database, shard: str) -> int:
+def first_place(database: DynamoDatabase, shard: str) -> int:
     """Return the first place in the index that is taken, END if none is."""
     hints = hinted(database, shard, limit=1)
     return int(hints[0]["at"]) if hints else END
 
 
 def hinted(
-    database: Database, shard: str, *, limit: int, after: int = -1, until: int = END, newest_first: bool = False
+    database: DynamoDatabase, shard: str, *, limit: int, after: int = -1, until: int = END, newest_first: bool = False
 ) -> list[Item]:
     """Return keys and places in the index above ``after`` and up to ``until``, in order. They may lag."""
-    bounds: Asked = {"index": READY_INDEX, "first": after + 1, "last": until, "newest_first": newest_first}
+    bounds: ReadOptions = {"index": READY_INDEX, "first": after + 1, "last": until, "newest_first": newest_first}
     return database.page(LEDGER, shard, limit=limit, **bounds)
 
 
-def counted(database: Database, shard: str, *, limit: int) -> int:
+def counted(database: DynamoDatabase, shard: str, *, limit: int) -> int:
     return database.count(LEDGER, shard, limit=limit, index=READY_INDEX)
 
 
@@ -192,7 +192,7 @@ def handle_in(hint: Item) -> int:
     return handle_of(int(hint["pk"].split("#")[1]), int(hint["sk"]))
 
 
-def owner_of(turn: Key) -> int:
+def owner_of(turn: DynamoKey) -> int:
     """Return the number of the user whose turn this is; ``sk`` has the name."""
     return int(turn.pk.split("#")[1])
 
@@ -217,7 +217,7 @@ def pieces(rows: Iterable[Item], *, rows_max: int) -> Iterator[list[Item]]:
         yield piece
 
 
-def read(database: Database, keys: Sequence[Key]) -> list[Item | None]:
+def read(database: DynamoDatabase, keys: Sequence[DynamoKey]) -> list[Item | None]:
     """Return the items in the order of the keys."""
     found = database.get_many(LEDGER, keys)
     return [found.get(key) for key in keys]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, delete, padded, put, update
 from paceline.adapters.aws.client.tables import LEDGER
 from paceline.adapters.aws.jobs import keys
@@ -25,7 +25,18 @@ from paceline.core.jobs.accounts import WINDOWS, meter_name
 from paceline.core.jobs.atlas import MeterName
 from paceline.core.jobs.cost import Cost
 from paceline.core.jobs.cost import needs_of as cost_needs
-from paceline.core.jobs.meters import DAY_MS, CreditBalance, Hold, Kind, Meter, Posting, Release, close, expire, used
+from paceline.core.jobs.meters import (
+    DAY_MS,
+    CreditBalance,
+    Hold,
+    Kind,
+    Meter,
+    MeterRelease,
+    Posting,
+    close,
+    expire,
+    used,
+)
 
 EXPIRED_MAX = 40
 """Releases that one write takes off an account."""
@@ -74,7 +85,7 @@ def new_meters(limits: Mapping[MeterName, int]) -> dict[str, int]:
     return made
 
 
-def meter_of(account: Item, name: MeterName, releases: tuple[Release, ...] = ()) -> Meter:
+def meter_of(account: Item, name: MeterName, releases: tuple[MeterRelease, ...] = ()) -> Meter:
     limit, spent, held, foreign, read_ms = (account[f"{name}_{pot}"] for pot in POTS[:5])
     return Meter(meter_name(account["name"], name), limit, WINDOWS[name], spent, held, releases, foreign, read_ms)
 
@@ -123,14 +134,14 @@ def balance_of(account: Item) -> CreditBalance | None:
     """Return the credit balance; None if RIPE has not told it: then ``balance_free`` is counted but has no meaning."""
     if "balance_ms" not in account:
         return None
-    told = account["balance_told"]
-    return CreditBalance(account["balance_free"], None if told < 0 else told, account["balance_ms"])
+    reported = account["balance_told"]
+    return CreditBalance(account["balance_free"], None if reported < 0 else reported, account["balance_ms"])
 
 
 def balance_write(account: Item, write: Write, balance: CreditBalance) -> Write:
     """Return the write with this balance set, instead of what the write would add to it."""
-    told = -1 if balance.told is None else max(balance.told, 0)
-    sets = {"balance_free": balance.free, "balance_told": told, "balance_ms": balance.read_ms}
+    reported = -1 if balance.reported is None else max(balance.reported, 0)
+    sets = {"balance_free": balance.free, "balance_told": reported, "balance_ms": balance.read_ms}
     adds = {name: amount for name, amount in write.adds.items() if name != "balance_free"}
     return Write(adds, write.sets | sets, bound=account["v"])
 
@@ -235,7 +246,7 @@ def cost_of(row: Item) -> Cost:
     return Cost(row["credits"], row["results"], row["concurrent"], row["daily_credits"], row["daily_results"])
 
 
-def freshened(database: Database, account: Item, *, now_ms: int) -> Item:
+def freshened(database: DynamoDatabase, account: Item, *, now_ms: int) -> Item:
     """Expire amounts that have left the windows of the account's meters, in separate writes.
 
     Return the account afterwards.
@@ -253,13 +264,17 @@ def freshened(database: Database, account: Item, *, now_ms: int) -> Item:
     raise keys.too_busy()
 
 
-def releases_in(items: list[Item]) -> dict[MeterName, tuple[Release, ...]]:
+def releases_in(items: list[Item]) -> dict[MeterName, tuple[MeterRelease, ...]]:
     """Return the amounts that leave the account's windows and when, read from its items."""
     found = [item for item in items if item["sk"].startswith("until#")]
-    return {name: tuple(Release(item["at_ms"], item[name]) for item in found if item.get(name)) for name in WINDOWS}
+    return {
+        name: tuple(MeterRelease(item["at_ms"], item[name]) for item in found if item.get(name)) for name in WINDOWS
+    }
 
 
-def with_expired(account: Item, releases: Mapping[MeterName, tuple[Release, ...]], *, now_ms: int) -> dict[str, Meter]:
+def with_expired(
+    account: Item, releases: Mapping[MeterName, tuple[MeterRelease, ...]], *, now_ms: int
+) -> dict[str, Meter]:
     """Return the account's meters by name, as if everything that has left their windows were expired."""
     found = [expire(meter_of(account, name, releases[name]), now_ms=now_ms)[0] for name in WINDOWS]
     return {meter.name: meter for meter in found}
@@ -274,7 +289,7 @@ def day_closing(row: Item, *, settled: int) -> Action:
     )
 
 
-def _expiring(database: Database, account: Item, *, now_ms: int) -> list[Action]:
+def _expiring(database: DynamoDatabase, account: Item, *, now_ms: int) -> list[Action]:
     key = keys.release_key(account["name"], now_ms)
     items = database.page(LEDGER, key.pk, limit=EXPIRED_MAX, first="until#", last=key.sk)
     meters = with_expired(account, releases_in(items), now_ms=now_ms)

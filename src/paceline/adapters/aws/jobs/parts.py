@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from paceline.adapters.aws.base import Part
+from paceline.adapters.aws.base import AwsStorePart
 from paceline.adapters.aws.cache.index_cache import ShardCache
 from paceline.adapters.aws.cache.row_cache import RowCache
 from paceline.adapters.aws.jobs.keys import first_place
 
 
-class JobParts(Part):
+class JobParts(AwsStorePart):
     """The store, as the functions on jobs see it."""
 
     open_jobs_after: int = -1

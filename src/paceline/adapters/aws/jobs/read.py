@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
-from paceline.adapters.aws.client.database import Database, in_pages
+from paceline.adapters.aws.client.database import DynamoDatabase, in_pages
 from paceline.adapters.aws.client.items import Item, joined, padded
 from paceline.adapters.aws.client.tables import ITEMS, LEDGER
 from paceline.adapters.aws.jobs import keys
@@ -37,13 +37,13 @@ def job(store: JobParts, name: str) -> StoredJob | None:
     return None
 
 
-def job_items(database: Database, numbers: Iterable[int]) -> dict[int, Item]:
+def job_items(database: DynamoDatabase, numbers: Iterable[int]) -> dict[int, Item]:
     """Return the jobs that exist, by number; a job whose rows are still being written does not exist yet."""
     found = database.get_many(LEDGER, [keys.job_key(number) for number in numbers])
     return {item["number"]: item for item in found.values()}
 
 
-def stored_jobs(database: Database, items: Sequence[Item]) -> list[StoredJob]:
+def stored_jobs(database: DynamoDatabase, items: Sequence[Item]) -> list[StoredJob]:
     owners = names_of(database, items)
     return [stored_job(item, owner=owners.get(item["owner"], "")) for item in items]
 
@@ -64,7 +64,7 @@ def stored_job(item: Item, *, owner: str) -> StoredJob:
     )
 
 
-def names_of(database: Database, items: Iterable[Item]) -> dict[int, str]:
+def names_of(database: DynamoDatabase, items: Iterable[Item]) -> dict[int, str]:
     """Return the names of the items' users by number; removed users are left out."""
     owners = {item["owner"]: item["user"] for item in items}
     users = database.get_many(ITEMS, [user_key(name) for name in owners.values()])
@@ -97,7 +97,7 @@ def counts(store: JobParts, number: int) -> dict[MeasurementState, int]:
     return dict(Counter(row["state"] for row in walk(store.db, found, only="#state", page=COUNTED_PAGE)))
 
 
-def walk(database: Database, item: Item, *, after: int = -1, only: str = "", page: int = PAGE) -> Iterator[Item]:
+def walk(database: DynamoDatabase, item: Item, *, after: int = -1, only: str = "", page: int = PAGE) -> Iterator[Item]:
     """Yield a job's measurements in order, those with an index above ``after``; ``item`` is the job."""
     for bucket in range(max(after + 1, 0) >> keys.BUCKET_BITS, (item["measurements"] - 1 >> keys.BUCKET_BITS) + 1):
         first = padded(max(after + 1, bucket << keys.BUCKET_BITS))
@@ -116,7 +116,7 @@ def measurements(store: JobParts, number: int, *, after: int, limit: int) -> lis
     return with_names(store.db, rows, {number: found})
 
 
-def read_measurements(database: Database, handles: Sequence[int]) -> list[tuple[Item, Item]]:
+def read_measurements(database: DynamoDatabase, handles: Sequence[int]) -> list[tuple[Item, Item]]:
     """Return each measurement with its job, in the order asked for; missing ones are left out."""
     numbers = {handle >> INDEX_BITS for handle in handles}
     item_keys = [*map(keys.row_key, handles), *map(keys.job_key, numbers)]
@@ -126,7 +126,7 @@ def read_measurements(database: Database, handles: Sequence[int]) -> list[tuple[
 
 
 def chances(
-    database: Database, known: tuple[Item, Item] | None, handle: int, fits: Callable[[Item], bool]
+    database: DynamoDatabase, known: tuple[Item, Item] | None, handle: int, fits: Callable[[Item], bool]
 ) -> Iterator[tuple[Item, Item]]:
     """Yield a measurement with its job for each try of a write that may lose: from the cache first, then as read.
 
@@ -156,11 +156,13 @@ def handle_of_number(store: JobParts, number: int) -> tuple[int, int] | None:
     return place_in_block(number, job["number"], job["numbered"], job["stride"], job["measurements"])
 
 
-def stored(database: Database, pairs: Sequence[tuple[Item, Item]]) -> list[StoredMeasurement]:
+def stored(database: DynamoDatabase, pairs: Sequence[tuple[Item, Item]]) -> list[StoredMeasurement]:
     return with_names(database, [row for row, _ in pairs], {item["number"]: item for _, item in pairs})
 
 
-def with_names(database: Database, rows: Sequence[Item], jobs_by_number: dict[int, Item]) -> list[StoredMeasurement]:
+def with_names(
+    database: DynamoDatabase, rows: Sequence[Item], jobs_by_number: dict[int, Item]
+) -> list[StoredMeasurement]:
     owners = names_of(database, jobs_by_number.values())
     return [
         stored_measurement(row, job=jobs_by_number[row["handle"] >> INDEX_BITS], owner=owners.get(row["owner"], ""))
@@ -252,7 +254,7 @@ def _worth_a_look(item: Item, wanted: frozenset[str]) -> bool:
     return any(item[state] for state in ENDED & wanted) or bool(wanted & LIVE and item["open"])
 
 
-def _newest_jobs(database: Database, listed: str, *, before: int | None) -> Iterator[Item]:
+def _newest_jobs(database: DynamoDatabase, listed: str, *, before: int | None) -> Iterator[Item]:
     """Yield the jobs of a list, newest first, without those being removed."""
     below = padded(1 << 62 if before is None else max(before, 0))
     numbers = (int(one["sk"]) for one in database.walk(LEDGER, listed, size=PAGE, before=below, newest_first=True))
@@ -261,7 +263,7 @@ def _newest_jobs(database: Database, listed: str, *, before: int | None) -> Iter
         yield from (items[number] for number in page if number in items and not items[number]["purged"])
 
 
-def _newest_rows(database: Database, item: Item, *, below: int) -> Iterator[Item]:
+def _newest_rows(database: DynamoDatabase, item: Item, *, below: int) -> Iterator[Item]:
     """Yield a job's measurements below a handle, the last first."""
     first = handle_of(item["number"], 0)
     last = min(below, handle_of(item["number"], item["measurements"])) - 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import PRESENT, Action, Item, Key, delete, item_at, put, setting, update
+from paceline.adapters.aws.client.database import DynamoDatabase
+from paceline.adapters.aws.client.items import PRESENT, Action, DynamoKey, Item, delete, item_at, put, setting, update
 from paceline.adapters.aws.client.tables import LEDGER
 from paceline.adapters.aws.jobs import keys, meters
 from paceline.adapters.aws.jobs.parts import JobParts
@@ -66,8 +66,8 @@ def actions_beside(effect: RefusalEffect | None, *, account: str, key: str, seen
             reason, where = rules.quarantine_reason(effect.reason), keys.key_key(account, key_number(key))
             return [update(LEDGER, where, "SET #quarantine = :reason", when=PRESENT, reason=reason)]
         case TypeBarred():
-            told = {"until_ms": effect.until_ms, "reason": effect.reason}
-            return [put(LEDGER, item_at(keys.type_key(account, one), type=one, **told)) for one in effect.types]
+            fields = {"until_ms": effect.until_ms, "reason": effect.reason}
+            return [put(LEDGER, item_at(keys.type_key(account, one), type=one, **fields)) for one in effect.types]
         case TargetFull():
             after = rules.later_target(None if seen is None else _target(seen), effect)
             item = item_at(keys.target_key(after.target), until_ms=after.until_ms)
@@ -82,7 +82,7 @@ def actions_beside(effect: RefusalEffect | None, *, account: str, key: str, seen
             return []
 
 
-def key_beside(effect: RefusalEffect | None, *, account: str, key: str) -> Key | None:
+def key_beside(effect: RefusalEffect | None, *, account: str, key: str) -> DynamoKey | None:
     """Return the key of the item that ``actions_beside`` needs; None if it needs none."""
     match effect:
         case KeyRefused():
@@ -96,7 +96,7 @@ def key_beside(effect: RefusalEffect | None, *, account: str, key: str) -> Key |
 
 
 def clear_effects(
-    database: Database, *, account: Item, gate: Item | None, targets: Iterable[Item], now_ms: int
+    database: DynamoDatabase, *, account: Item, gate: Item | None, targets: Iterable[Item], now_ms: int
 ) -> None:
     """Remove effects of refusals, since RIPE accepted a send. If a write is lost, the next send makes it."""
     if gate is not None and rules.clears_pause(_paused(gate), now_ms=now_ms):

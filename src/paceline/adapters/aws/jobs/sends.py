@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import Action, Item, check, update
 from paceline.adapters.aws.client.tables import LEDGER
 from paceline.adapters.aws.jobs import keys, meters
@@ -224,7 +224,7 @@ def _is_queued(row: Item, fence: tuple[int, int]) -> bool:
 
 
 def _change_queued(
-    database: Database,
+    database: DynamoDatabase,
     fence: tuple[int, int],
     act: Callable[[Item, Item], list[Action]],
     known: tuple[Item, Item] | None = None,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, check, delete, item_at, put, update
 from paceline.adapters.aws.client.numbers import Numbers
 from paceline.adapters.aws.client.tables import ITEMS, LEDGER
@@ -80,7 +80,7 @@ def budget(store: JobParts, owner: str, *, now_ms: int) -> Budget | None:
     return _budget(user, store.db.get(LEDGER, keys.day_key(user["number"], now_ms // DAY_MS)), now_ms=now_ms)
 
 
-def sweep(database: Database, *, now_ms: int) -> None:
+def sweep(database: DynamoDatabase, *, now_ms: int) -> None:
     """Remove rows of submissions that were given up; twice, because a submitter that slept may still write."""
     for hint in keys.hinted(database, "submitting", until=now_ms - GIVEN_UP_MS, limit=SWEPT_MAX):
         note = database.get(LEDGER, keys.submitting_key(int(hint["sk"])))
@@ -97,7 +97,7 @@ def sweep(database: Database, *, now_ms: int) -> None:
             _remove_rows(database, note["number"], note["count"])
 
 
-def _look(database: Database, item: Submission, *, now_ms: int) -> _Seen | None:
+def _look(database: DynamoDatabase, item: Submission, *, now_ms: int) -> _Seen | None:
     user = database.get(ITEMS, user_key(item.owner))
     if user is None or user["disabled"]:
         return None
@@ -113,7 +113,7 @@ def _budget(user: Item, day: Item | None, *, now_ms: int) -> Budget:
 
 
 def _admit(
-    database: Database, numbers: Numbers, item: Submission, seen: _Seen, *, reserved: int, now_ms: int
+    database: DynamoDatabase, numbers: Numbers, item: Submission, seen: _Seen, *, reserved: int, now_ms: int
 ) -> StoredJob | None:
     """Write the job and return it; None, and nothing is written, if a fact by which it was decided has changed."""
     # The job's number is taken alone, not in a block: jobs are listed and sent in the order in which they came.
@@ -216,11 +216,11 @@ def _rows(item: Submission, job: Item) -> list[Item]:
     ]
 
 
-def _remove(database: Database, number: int, count: int) -> None:
+def _remove(database: DynamoDatabase, number: int, count: int) -> None:
     """Remove the rows of a job that was not admitted, and then its note."""
     _remove_rows(database, number, count)
     database.write(delete(LEDGER, keys.submitting_key(number)))
 
 
-def _remove_rows(database: Database, number: int, count: int) -> None:
+def _remove_rows(database: DynamoDatabase, number: int, count: int) -> None:
     database.write_many(delete(LEDGER, keys.row_key(handle_of(number, index))) for index in range(count))

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from paceline.adapters.aws.cache.index_cache import END
-from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import PRESENT, Action, Item, Key, Value, delete, update
+from paceline.adapters.aws.client.database import DynamoDatabase
+from paceline.adapters.aws.client.items import PRESENT, Action, DynamoKey, Item, Value, delete, update
 from paceline.adapters.aws.client.tables import ITEMS, LEDGER, READY_INDEX
 from paceline.adapters.aws.jobs import keys
 from paceline.adapters.aws.jobs.parts import JobParts
@@ -108,14 +108,14 @@ def counts(store: JobParts) -> SendCounts:
     return SendCounts(queued, parked, line.get("sending", 0), unknown, ongoing, open_jobs + ended_jobs, oldest)
 
 
-def open_jobs(database: Database, *, after: int = -1, limit: int) -> list[Item]:
+def open_jobs(database: DynamoDatabase, *, after: int = -1, limit: int) -> list[Item]:
     """Return jobs that have not ended, in order of number, those above ``after``."""
     numbers = [keys.number_in(hint) for hint in keys.hinted(database, "open", after=after, limit=limit)]
     items = job_items(database, numbers)
     return [items[number] for number in numbers if number in items]
 
 
-def _oldest_waiting(database: Database) -> int | None:
+def _oldest_waiting(database: DynamoDatabase) -> int | None:
     after = -1
     while page := open_jobs(database, after=after, limit=TURNS_PAGE):
         for item in page:
@@ -125,7 +125,7 @@ def _oldest_waiting(database: Database) -> int | None:
     return None
 
 
-def _hinted_turns(database: Database) -> Iterator[Key]:
+def _hinted_turns(database: DynamoDatabase) -> Iterator[DynamoKey]:
     """Yield the keys of all users in the queue, in its order, as the index shows them."""
     after = -1
     while True:
@@ -136,22 +136,22 @@ def _hinted_turns(database: Database) -> Iterator[Key]:
             hints = [hint for hint in hints if hint["at"] < hints[-1]["at"]] or keys.hinted(
                 database, "turn", after=after, until=hints[-1]["at"], limit=COUNTED_MAX
             )
-        yield from (Key(hint["pk"], hint["sk"]) for hint in hints)
+        yield from (DynamoKey(hint["pk"], hint["sk"]) for hint in hints)
         if whole:
             return
         after = hints[-1]["at"]
 
 
-def _keys_of(turns: Sequence[Key]) -> Iterator[tuple[str, Key]]:
+def _keys_of(turns: Sequence[DynamoKey]) -> Iterator[tuple[str, DynamoKey]]:
     """Yield the keys of the turns and of their users."""
     for turn in turns:
         yield LEDGER, turn
         yield ITEMS, user_key(turn.sk)
 
 
-def _turns(item_keys: Sequence[Key], found: Mapping[tuple[str, Key], Item]) -> dict[Turn, Key]:
+def _turns(item_keys: Sequence[DynamoKey], found: Mapping[tuple[str, DynamoKey], Item]) -> dict[Turn, DynamoKey]:
     """Return the turns that were found, with their keys."""
-    turns: dict[Turn, Key] = {}
+    turns: dict[Turn, DynamoKey] = {}
     for key in item_keys:
         if (item := found.get((LEDGER, key))) is not None:
             user = found.get((ITEMS, user_key(key.sk)))
@@ -161,7 +161,7 @@ def _turns(item_keys: Sequence[Key], found: Mapping[tuple[str, Key], Item]) -> d
     return turns
 
 
-def _first_turn(database: Database) -> int:
+def _first_turn(database: DynamoDatabase) -> int:
     """Return READY, BARRED, or END: nobody has measurements queued, though some users may still be in the queue."""
     first = END
     queue = _hinted_turns(database)
@@ -174,7 +174,7 @@ def _first_turn(database: Database) -> int:
     return first
 
 
-def _first_of_each(store: JobParts, item_keys: Sequence[Key], each_max: int) -> list[list[StoredMeasurement]]:
+def _first_of_each(store: JobParts, item_keys: Sequence[DynamoKey], each_max: int) -> list[list[StoredMeasurement]]:
     """Return the first queued measurements of each user, the users in order, read together with their turns."""
     owners = [keys.owner_of(key) for key in item_keys]
     hints = store.db.threads.fan_out(lambda owner: keys.hinted(store.db, keys.queue_of(owner), limit=each_max), owners)
@@ -203,7 +203,7 @@ def _first_of_each(store: JobParts, item_keys: Sequence[Key], each_max: int) -> 
     return found_first
 
 
-def _first_of(database: Database, owner: int, each_max: int) -> list[tuple[Item, Item]]:
+def _first_of(database: DynamoDatabase, owner: int, each_max: int) -> list[tuple[Item, Item]]:
     """Return a user's first queued measurements, each with its job; lagging entries of the index are skipped."""
     found: list[tuple[Item, Item]] = []
     after = -1
@@ -238,7 +238,7 @@ def _wake(store: JobParts, *, now_ms: int) -> None:
             _wake_together(store.db, owner, piece, turns=turns)
 
 
-def _wake_together(database: Database, owner: tuple[int, str], rows: Sequence[Item], *, turns: int) -> None:
+def _wake_together(database: DynamoDatabase, owner: tuple[int, str], rows: Sequence[Item], *, turns: int) -> None:
     """Queue parked rows in one write; one at a time if that is lost because one of them changed."""
     woken = [keys.moved(row, state="queued", next_ms=None) for row in rows]
     if not database.transact([joins(*owner, len(woken), turns=turns), *woken]).won and len(woken) > 1:

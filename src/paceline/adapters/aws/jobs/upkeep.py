@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import PRESENT, Action, Item, Key, delete, joined, update
+from paceline.adapters.aws.client.database import DynamoDatabase
+from paceline.adapters.aws.client.items import PRESENT, Action, DynamoKey, Item, delete, joined, update
 from paceline.adapters.aws.client.tables import LEDGER
 from paceline.adapters.aws.jobs import keys
 from paceline.adapters.aws.jobs.accounts import names
@@ -56,7 +56,7 @@ def purge(store: JobParts, *, finished_before_ms: int, limit: int) -> int:
     return removed
 
 
-def _remove_some(database: Database, number: int, *, before_ms: int, limit: int) -> int:
+def _remove_some(database: DynamoDatabase, number: int, *, before_ms: int, limit: int) -> int:
     """Remove a job's first measurements with their postings, and the job with its last one. Return how many."""
     removed = 0
     while removed < limit:
@@ -73,7 +73,7 @@ def _remove_some(database: Database, number: int, *, before_ms: int, limit: int)
     return removed
 
 
-def _piece(database: Database, job: Item, *, limit: int) -> tuple[int, list[Action]]:
+def _piece(database: DynamoDatabase, job: Item, *, limit: int) -> tuple[int, list[Action]]:
     """Return how many measurements fit into one transaction, and the actions that remove them and keep their sums."""
     actions: list[Action] = []
     sums: list[Item] = []
@@ -83,7 +83,7 @@ def _piece(database: Database, job: Item, *, limit: int) -> tuple[int, list[Acti
     for row in rows:
         its = postings[row["handle"]]
         gone = [delete(LEDGER, keys.row_key(row["handle"]), when=PRESENT)]
-        gone += [delete(LEDGER, Key(one["pk"], one["sk"]), when=PRESENT) for one in its]
+        gone += [delete(LEDGER, DynamoKey(one["pk"], one["sk"]), when=PRESENT) for one in its]
         accounts = {one["account"] for one in (*sums, *its)}
         if count and len(actions) + len(gone) + len(accounts) > ACTIONS_MAX:
             break
@@ -109,7 +109,7 @@ def _fitting(rows: Iterator[Item], *, limit: int) -> list[Item]:
     return found
 
 
-def _postings_of(database: Database, rows: Sequence[Item]) -> dict[int, list[Item]]:
+def _postings_of(database: DynamoDatabase, rows: Sequence[Item]) -> dict[int, list[Item]]:
     """Return the postings by handle. Their keys are computed, so those of many rows are read together."""
     few = [row for row in rows if 2 * row["attempt"] <= POSTINGS_MAX // 2]
     item_keys = [
@@ -147,7 +147,7 @@ def _job_shrinks(job: Item, count: int) -> list[Action]:
     return [*actions, delete(LEDGER, key, when="#purged = :was", was=job["purged"]), day, *listed]
 
 
-def _few_postings(database: Database, row: Item) -> list[Item]:
+def _few_postings(database: DynamoDatabase, row: Item) -> list[Item]:
     """Return a measurement's postings, all of them closed.
 
     If there are very many, the first ones are added up before.
@@ -158,7 +158,7 @@ def _few_postings(database: Database, row: Item) -> list[Item]:
             return found
         # Hold and close of an attempt are neighbours and go together: "close" sorts before "hold".
         some = found[: len(found) // 4 * 2]
-        gone = [delete(LEDGER, Key(one["pk"], one["sk"]), when=PRESENT) for one in some]
+        gone = [delete(LEDGER, DynamoKey(one["pk"], one["sk"]), when=PRESENT) for one in some]
         database.transact([*gone, *_opened(some)])  # if it is lost, another process did it
     raise keys.too_busy()
 
@@ -177,10 +177,10 @@ def _opened(postings: Sequence[Item]) -> list[Action]:
     return actions
 
 
-def _drop_days(database: Database, *, ended_before_ms: int, limit: int) -> None:
+def _drop_days(database: DynamoDatabase, *, ended_before_ms: int, limit: int) -> None:
     """Remove users' meters of days before this time, once no job refers to them."""
     hints = keys.hinted(database, "day", until=days_before(ended_before_ms) - 1, limit=max(limit, 100))
-    item_keys = [Key(hint["pk"], hint["sk"]) for hint in hints]
+    item_keys = [DynamoKey(hint["pk"], hint["sk"]) for hint in hints]
     for key, day in database.get_many(LEDGER, item_keys).items():
         if not day["jobs"]:
             database.write(delete(LEDGER, key, when="#jobs = :none", none=0))
@@ -214,7 +214,7 @@ def pull_back(store: JobParts, read_ms: Callable[[], int], *, wait_ms_max: int) 
     return count
 
 
-def _waits(database: Database) -> Iterator[tuple[Key, str]]:
+def _waits(database: DynamoDatabase) -> Iterator[tuple[DynamoKey, str]]:
     """Yield the keys and fields of the waits of accounts, targets and everybody."""
     yield from ((keys.account_key(name), "closed_until_ms") for name in names(database))
     targets = database.page(LEDGER, "target", limit=MOVED_MAX)
@@ -222,7 +222,9 @@ def _waits(database: Database) -> Iterator[tuple[Key, str]]:
     yield keys.GATE, "until_ms"
 
 
-def _pull_row(database: Database, handle: int, name: str, read_to_ms: Callable[[], int], *, states: set[str]) -> bool:
+def _pull_row(
+    database: DynamoDatabase, handle: int, name: str, read_to_ms: Callable[[], int], *, states: set[str]
+) -> bool:
     for _ in keys.tries():
         [row] = keys.read(database, [keys.row_key(handle)])
         latest_ms = read_to_ms()  # after the row was read, so it was not written later than that

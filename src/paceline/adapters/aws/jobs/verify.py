@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import Item
 from paceline.adapters.aws.client.tables import LEDGER
 from paceline.adapters.aws.jobs.keys import LINE, row_place
@@ -23,7 +23,7 @@ Attempt = tuple[int, int]
 """A handle and an attempt, which name a hold."""
 
 
-class Books(NamedTuple):
+class JobLedgerItems(NamedTuple):
     """All items of the ledger about jobs."""
 
     accounts: dict[str, Item]
@@ -48,20 +48,20 @@ def verify(store: JobParts) -> list[str]:
     return [problem for problem in found if problem in again]
 
 
-def problems(books: Books) -> list[str]:
+def problems(books: JobLedgerItems) -> list[str]:
     checks = (_meters, _days, _holds, _rows, _jobs, _line)
     return [problem for check in checks for problem in check(books)]
 
 
-def read_books(database: Database) -> Books:
-    books = Books({}, {}, set(), {}, {}, {}, {}, {}, {}, set(), {})
+def read_books(database: DynamoDatabase) -> JobLedgerItems:
+    books = JobLedgerItems({}, {}, set(), {}, {}, {}, {}, {}, {}, set(), {})
     for item in database.scan(LEDGER):
         _sort_in(books, item)
     found = database.get(LEDGER, LINE)
     return books._replace(line=found or {})
 
 
-def _sort_in(books: Books, item: Item) -> None:
+def _sort_in(books: JobLedgerItems, item: Item) -> None:
     kind, *parts = item["pk"].split("#")
     match kind, item["sk"].partition("#")[0]:
         case "account", "-":
@@ -87,7 +87,7 @@ def _sort_in(books: Books, item: Item) -> None:
             pass
 
 
-def _meters(books: Books) -> Iterator[str]:
+def _meters(books: JobLedgerItems) -> Iterator[str]:
     items = [*books.holds.values(), *books.closes.values()]
     sums = add_up([posting for item in items for posting in postings_in(item)]).balances
     for name, account in books.accounts.items():
@@ -106,7 +106,7 @@ def _meters(books: Books) -> Iterator[str]:
             yield findings.NO_MEASUREMENT.format(f"{handle}/{attempt}")
 
 
-def _days(books: Books) -> Iterator[str]:
+def _days(books: JobLedgerItems) -> Iterator[str]:
     sums: dict[tuple[int, int], Counter[str]] = {key: Counter() for key in books.days}
     for job in books.jobs.values():
         day = sums.setdefault((job["owner"], job["day"]), Counter())
@@ -121,7 +121,7 @@ def _days(books: Books) -> Iterator[str]:
             yield f"promise 8: the jobs do not add up to what is held or spent on a meter (user {key[0]}, day {key[1]})"
 
 
-def _holds(books: Books) -> Iterator[str]:
+def _holds(books: JobLedgerItems) -> Iterator[str]:
     for key, close in books.closes.items():
         hold = books.holds.get(key)
         whole = hold is not None and all(
@@ -137,7 +137,7 @@ def _holds(books: Books) -> Iterator[str]:
         yield f"promise 8: a slot is held and not noted on its account, or the other way round ({account}, {handle})"
 
 
-def _rows(books: Books) -> Iterator[str]:
+def _rows(books: JobLedgerItems) -> Iterator[str]:
     for handle, row in books.rows.items():
         if handle >> INDEX_BITS not in books.jobs and handle >> INDEX_BITS not in books.submitting:
             yield f"promise 10: a measurement is of no job (measurement {handle})"
@@ -152,7 +152,7 @@ def _rows(books: Books) -> Iterator[str]:
             yield f"promise 10: a measurement is not where it is looked for (measurement {handle})"
 
 
-def _jobs(books: Books) -> Iterator[str]:
+def _jobs(books: JobLedgerItems) -> Iterator[str]:
     sums: dict[int, list[StateSums]] = {}
     for row in books.rows.values():
         one = StateSums(row["state"], 1, row["concurrent"], row["credits"], row.get("settled", 0), row["slot"])
@@ -161,7 +161,7 @@ def _jobs(books: Books) -> Iterator[str]:
         yield from map(str, findings.job_findings(job["name"], job, sums.get(number, ())))
 
 
-def _line(books: Books) -> Iterator[str]:
+def _line(books: JobLedgerItems) -> Iterator[str]:
     real = [row for row in books.rows.values() if row["handle"] >> INDEX_BITS in books.jobs]
     queued = Counter(row["owner"] for row in real if row["state"] == "queued")
     for owner in queued.keys() | books.turns.keys():

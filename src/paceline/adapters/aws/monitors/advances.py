@@ -9,12 +9,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from paceline.adapters.aws.client.connect import busy
-from paceline.adapters.aws.client.database import ACTIONS_MAX, Database
-from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, Item, Key, item_at, put, update
+from paceline.adapters.aws.client.database import ACTIONS_MAX, DynamoDatabase
+from paceline.adapters.aws.client.items import ABSENT, PRESENT, Action, DynamoKey, Item, item_at, put, update
 from paceline.adapters.aws.client.tables import LEDGER, SCHEDULERS
 from paceline.adapters.aws.client.tables import RUNS as RUNS_TABLE
 from paceline.adapters.aws.monitors import keys
-from paceline.adapters.aws.monitors.entries import AS_SEEN, Place, is_busy, read_entries, to_place, token_of
+from paceline.adapters.aws.monitors.entries import AS_SEEN, EntryQueue, is_busy, read_entries, to_place, token_of
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.adapters.aws.monitors.transactions import Act, in_waves, transact_acts
 from paceline.core.monitors.catch_up import Calendar, MissedRuns, book, owners_of
@@ -23,7 +23,7 @@ from paceline.core.monitors.overlap import SUPERSEDED_MAX, state_made, supersede
 from paceline.core.monitors.values import Moved
 from paceline.ports.queue_messages import Alarm
 
-CATCH_UP = Key("catch-up", "-")
+CATCH_UP = DynamoKey("catch-up", "-")
 BOOKINGS_MAX = 40
 FIRINGS_MAX = ACTIONS_MAX - 5 - SUPERSEDED_MAX
 """Firings of one transaction. It also moves the entry and the lane, and ends superseded runs."""
@@ -118,7 +118,7 @@ def _tail(advance: Advance, head: Advance) -> Advance:
 class _Commit:
     """Advances of distinct entries. Each is written as if its lane had no open run; if it has, the runs are parked."""
 
-    def __init__(self, db: Database, advances: Sequence[Advance], *, now_ms: int) -> None:
+    def __init__(self, db: DynamoDatabase, advances: Sequence[Advance], *, now_ms: int) -> None:
         self._db = db
         self._advances = advances
         self._now_ms = now_ms
@@ -160,7 +160,7 @@ class _Commit:
             if happened and self._clear[position] and self._advances[position].firings
         ]
 
-    def _read_places(self) -> list[Place | None]:
+    def _read_places(self) -> list[EntryQueue | None]:
         """Return the place of each entry. One from ``due`` has it already; the others are read."""
         missing = [advance.due.generation for advance in self._advances if advance.due.place is None]
         found = {generation: to_place(item) for generation, item in read_entries(self._db, missing).items()}
@@ -247,7 +247,7 @@ class _Commit:
         return runs
 
 
-def new_run(generation: int, firing: Firing, place: Place, *, now_ms: int) -> Item:
+def new_run(generation: int, firing: Firing, place: EntryQueue, *, now_ms: int) -> Item:
     """Return a new run as an item, outside the index of runs that may start."""
     later = firing.after_ms > now_ms
     return item_at(keys.run_key(generation, firing.counter)) | {

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import Item
 from paceline.adapters.aws.client.queues import Queues
 from paceline.adapters.aws.client.tables import ITEMS, OUTGOING, TICKS
@@ -20,17 +20,17 @@ from paceline.core.instants import to_text
 from paceline.core.monitors.checks import check_document
 from paceline.core.monitors.stored import read_spec
 from paceline.errors import StoreUnavailable
-from paceline.ports.queue_messages import DELAY_MS_MAX, Alarm, Letter, Waiting, delay_s, write
+from paceline.ports.queue_messages import DELAY_MS_MAX, Alarm, Letter, RunOffer, delay_s, write
 
 
-class AlarmSender:
+class AwsAlarmSender:
     """Sends alarms and offers after each write.
 
     ``sends`` is turned off if something else arms entries, such as their stream, or if loops look by themselves;
     ``offers`` if no checker reads the outgoing queue.
     """
 
-    def __init__(self, queues: Queues, db: Database) -> None:
+    def __init__(self, queues: Queues, db: DynamoDatabase) -> None:
         self.sends = True
         self.offers = True
         self.unsent = 0
@@ -83,5 +83,5 @@ class AlarmSender:
 
 def _waiting(run: Item, check: dict[str, Any] | None, now_ms: int | None) -> Letter:
     name = run_id(run["owner"], run["monitor"], generation=run["generation"], counter=run["counter"])
-    body = Waiting(name, run["generation"], run["counter"], to_text(run["due_ms"]), run["attempt"] + 1, check)
+    body = RunOffer(name, run["generation"], run["counter"], to_text(run["due_ms"]), run["attempt"] + 1, check)
     return Letter(write(body), delay_s(run["at"], now_ms) if now_ms is not None else 0)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from paceline.adapters.aws.client.database import in_pages
-from paceline.adapters.aws.client.items import Key, update
+from paceline.adapters.aws.client.items import DynamoKey, update
 from paceline.adapters.aws.client.numbers import last_generation
 from paceline.adapters.aws.client.tables import DUE_INDEX, LEDGER, SCHEDULERS
 from paceline.adapters.aws.monitors.entries import read_entries, to_due, with_lanes
@@ -24,10 +24,10 @@ LATE_MAX = 10_000
 OVERLAP_MS = 10_000
 """Time that a pass looks back: for entries that a slow clock armed beyond the horizon, or not in the index before."""
 SWEPT_PAGE = 1_000
-_CURSOR = Key("alarms", "-")
+_CURSOR = DynamoKey("alarms", "-")
 
 
-class Swept(NamedTuple):
+class AwsSwept(NamedTuple):
     armed: int
     """Entries that came into their last 15 minutes."""
     late: int
@@ -53,7 +53,7 @@ def alarmed_entries(store: MonitorParts, alarms: Sequence[Alarm], *, now_ms: int
     return with_lanes(store.db, [to_due(items[alarm.generation]) for alarm in believed if alarm.due <= now_ms])
 
 
-def sweep_alarms(store: MonitorParts, *, now_ms: int, late_ms: int = LATE_MS) -> Swept:
+def sweep_alarms(store: MonitorParts, *, now_ms: int, late_ms: int = LATE_MS) -> AwsSwept:
     """Send alarms of entries that came into their last 15 minutes or lost their own, and offer runs once more.
 
     Call it at least every ten minutes.
@@ -70,7 +70,7 @@ def sweep_alarms(store: MonitorParts, *, now_ms: int, late_ms: int = LATE_MS) ->
     armed = _send_alarms(store, first_ms=first_ms, last_ms=horizon_ms, now_ms=now_ms, most=sys.maxsize)
     # Always to this pass's own horizon: after the clock was set back, the cursor has to move back, too.
     db.write(update(LEDGER, _CURSOR, "SET #swept_ms = :swept_ms", when="", swept_ms=horizon_ms))
-    return Swept(armed, late, offer_again(store, now_ms=now_ms))
+    return AwsSwept(armed, late, offer_again(store, now_ms=now_ms))
 
 
 def _send_alarms(store: MonitorParts, *, first_ms: int, last_ms: int, now_ms: int, most: int) -> int:

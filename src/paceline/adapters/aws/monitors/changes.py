@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import Item
 from paceline.adapters.aws.client.tables import ITEMS
 from paceline.adapters.aws.monitors import keys
@@ -29,14 +29,14 @@ def changes(store: MonitorParts, *, limit: int, now_ms: int) -> list[Change]:
     ]
     found = db.get_many(ITEMS, item_keys)
     items = read_entries(db, [row["generation"] for row in rows])
-    told: list[Change] = []
+    changes: list[Change] = []
     for row in rows:
         generation, user = row["generation"], found.get(keys.user_key(row["owner"]))
         monitor = found.get(keys.monitor_key(row["user"], row["monitor"]))
         entry = items.get(generation)
         if not is_there(monitor, user, generation=generation, number=row["user"]):
             monitor = user = None
-        told.append(
+        changes.append(
             Change(
                 seq=row["seq"],
                 generation=generation,
@@ -45,10 +45,10 @@ def changes(store: MonitorParts, *, limit: int, now_ms: int) -> list[Change]:
                 entry=to_entry(entry) if entry else None,
             )
         )
-    return told
+    return changes
 
 
-def count_changes(db: Database) -> int:
+def count_changes(db: DynamoDatabase) -> int:
     def count(shard: int) -> int:
         return db.count(ITEMS, keys.changes_of(shard), limit=COUNTED_MAX, first="0")
 
@@ -60,7 +60,7 @@ def is_there(monitor: Item | None, user: Item | None, *, generation: int, number
     return monitor is not None and user is not None and monitor["generation"] == generation and user["number"] == number
 
 
-def _recorded(db: Database, *, limit: int) -> list[Item]:
+def _recorded(db: DynamoDatabase, *, limit: int) -> list[Item]:
     shards = range(keys.CHANGE_SHARDS)
     pages = db.threads.fan_out(lambda shard: db.page(ITEMS, keys.changes_of(shard), limit=limit), shards)
     return [row for page in pages for row in page]

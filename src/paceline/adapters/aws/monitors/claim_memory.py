@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import Item, Key, update
+from paceline.adapters.aws.client.database import DynamoDatabase
+from paceline.adapters.aws.client.items import DynamoKey, Item, update
 from paceline.adapters.aws.client.tables import RUNS
 from paceline.core.monitors.places import Turns
-from paceline.core.monitors.waiting_checks import Waiting
+from paceline.core.monitors.waiting_checks import WaitingChecks
 from paceline.errors import StoreUnavailable
 
 REMEMBERED_MAX = 100_000
@@ -64,18 +64,18 @@ class ClaimMemory:
     def note_target(self, generation: int, target: str) -> None:
         self._targets[generation] = target
 
-    def line_up(self, generations: Iterable[int]) -> Waiting:
+    def line_up(self, generations: Iterable[int]) -> WaitingChecks:
         """Return waiting checks, given in order of due time, with their owners in the order of their turns."""
         owners: dict[str, list[tuple[int, tuple[str, str]]]] = {owner: [] for owner in self._waited}
         for generation in generations:
             owner, target = self._owners[generation], self._targets.get(generation, "")
             owners.setdefault(owner, []).append((generation, (owner, target)))
-        waiting = Waiting()
+        waiting = WaitingChecks()
         for runs in owners.values():
             waiting.add(runs)
         return waiting
 
-    def note_turns(self, waiting: Waiting, *, whole: bool) -> None:
+    def note_turns(self, waiting: WaitingChecks, *, whole: bool) -> None:
         """Remember who still waits after a claim. ``whole``: it saw all that wait; else others may wait as before."""
         still = waiting.owners
         before = [] if whole else [owner for owner in self._waited if owner not in still]
@@ -88,7 +88,7 @@ class NotedReasons:
     def __init__(self) -> None:
         self._noted: dict[str, tuple[dict[str, str], int]] = {}
 
-    def note(self, db: Database, reasons: Mapping[tuple[str, str], str], *, now_ms: int) -> None:
+    def note(self, db: DynamoDatabase, reasons: Mapping[tuple[str, str], str], *, now_ms: int) -> None:
         """Write why checks still wait after a claim, given by owner and target."""
         found: dict[str, dict[str, str]] = {}
         for (owner, target), reason in reasons.items():
@@ -113,7 +113,7 @@ class NotedReasons:
         return before == reasons and abs(now_ms - noted_ms) < NOTE_MS
 
 
-def read_reasons(db: Database, owner: str) -> Reasons:
+def read_reasons(db: DynamoDatabase, owner: str) -> Reasons:
     """Return the reasons last written for the owner's checks; empty if they only wait for their turn."""
     item = db.get(RUNS, _key(owner))
     if item is None:
@@ -124,7 +124,7 @@ def read_reasons(db: Database, owner: str) -> Reasons:
     return msgspec.json.decode(item["reasons"], type=dict[str, str])
 
 
-def _write(db: Database, owner: str, reasons: Reasons, *, now_ms: int) -> None:
+def _write(db: DynamoDatabase, owner: str, reasons: Reasons, *, now_ms: int) -> None:
     """Write an owner's reasons. The function that claims may not delete items; DynamoDB removes expired ones."""
     change = "SET #reasons = :reasons, #noted_ms = :noted_ms, #expires_s = :expires_s"
     times = {"noted_ms": now_ms, "expires_s": now_ms // 1_000 + KEPT_S}
@@ -132,5 +132,5 @@ def _write(db: Database, owner: str, reasons: Reasons, *, now_ms: int) -> None:
     db.write(update(RUNS, _key(owner), change, when="", reasons=text, **times))
 
 
-def _key(owner: str) -> Key:
-    return Key(f"places#{owner}", "-")
+def _key(owner: str) -> DynamoKey:
+    return DynamoKey(f"places#{owner}", "-")

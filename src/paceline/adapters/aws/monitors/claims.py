@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from paceline.adapters.aws.cache.index_cache import END
-from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import Action, Item, Key, key_of, update
+from paceline.adapters.aws.client.database import DynamoDatabase
+from paceline.adapters.aws.client.items import Action, DynamoKey, Item, key_of, update
 from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS
 from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.claim_memory import REASONS_MAX, ClaimMemory
@@ -22,9 +22,9 @@ from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.adapters.aws.monitors.reoffer import owners_after
 from paceline.adapters.aws.monitors.transactions import Act, transact_acts
 from paceline.core.monitors.claim import HOLD_MS, TakeFacts, is_lost, may_start, may_take
-from paceline.core.monitors.places import Places, Seats, Wish, target_of
+from paceline.core.monitors.places import OwnerDemand, Places, Seats, target_of
 from paceline.core.monitors.stored import read_spec
-from paceline.core.monitors.values import Claimed, Queue, Take
+from paceline.core.monitors.values import Claimed, RunQueue, Take
 from paceline.core.monitors.wait_reasons import HELD
 from paceline.core.monitors.waiting_checks import Rank
 
@@ -40,7 +40,7 @@ PROBED_MAX = 256
 AS_SEEN = "#state = :seen AND #attempt = :attempt AND #at = :at"
 
 
-class Facts(NamedTuple):
+class MonitorAndOwner(NamedTuple):
     """The definition of a run's monitor and its owner; None if the monitor is gone."""
 
     monitor: Item | None
@@ -51,7 +51,7 @@ class Facts(NamedTuple):
 
 
 def claim(
-    store: MonitorParts, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
+    store: MonitorParts, queue: RunQueue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
 ) -> list[Claimed]:
     db, memory = store.db, store.claim_memory
     if not queue.outgoing:
@@ -136,7 +136,7 @@ def _claim_checks(
     return claimed
 
 
-def _with_owners(db: Database, memory: ClaimMemory, fronts: Sequence[Front], *, runs_max: int) -> Sequence[Front]:
+def _with_owners(db: DynamoDatabase, memory: ClaimMemory, fronts: Sequence[Front], *, runs_max: int) -> Sequence[Front]:
     """Return the fronts whose owner is known.
 
     Of the others, as many are read as one claim may read; the next claims read the rest.
@@ -151,7 +151,7 @@ def _with_owners(db: Database, memory: ClaimMemory, fronts: Sequence[Front], *, 
     ]
 
 
-def _runs_of(db: Database, fronts: Sequence[Front]) -> list[Item]:
+def _runs_of(db: DynamoDatabase, fronts: Sequence[Front]) -> list[Item]:
     return [one.run for one in fronts if one.run] + _read(db, [one.row for one in fronts if not one.run])
 
 
@@ -163,7 +163,7 @@ class _Started(NamedTuple):
 
 
 def _start_checks(
-    db: Database,
+    db: DynamoDatabase,
     memory: ClaimMemory,
     seats: Seats,
     chosen: Mapping[int, tuple[str, str]],
@@ -204,7 +204,7 @@ def take(store: MonitorParts, takes: Sequence[Take], *, now_ms: int) -> list[Cla
     """Lease the first open runs of outgoing monitors by their names. A run asked for too early is offered again."""
     db = store.db
     found = db.get_many(RUNS, [keys.run_key(item.generation, item.counter) for item in takes])
-    chosen: dict[Key, int] = {}
+    chosen: dict[DynamoKey, int] = {}
     for position, item in enumerate(takes):
         key = keys.run_key(item.generation, item.counter)
         if key in found and _is_meant(found[key], item):
@@ -238,7 +238,7 @@ def _is_meant(run: Item, item: Take) -> bool:
     return named and "shard" in run and keys.is_outgoing(run["queue"])
 
 
-def _take_facts(run: Item, facts: Facts) -> TakeFacts:
+def _take_facts(run: Item, facts: MonitorAndOwner) -> TakeFacts:
     """Return the facts that decide on a take. Only a front can be taken, so no run of its monitor is open before it."""
     user = facts.user
     return TakeFacts(
@@ -251,7 +251,7 @@ def _take_facts(run: Item, facts: Facts) -> TakeFacts:
     )
 
 
-def _ready(db: Database, shards: Sequence[str], *, now_ms: int, limit: int) -> list[Item]:
+def _ready(db: DynamoDatabase, shards: Sequence[str], *, now_ms: int, limit: int) -> list[Item]:
     """Return rows of the index, a hint: the first that may start in each shard, in order of due time."""
 
     def read(shard: str) -> list[Item]:
@@ -261,7 +261,7 @@ def _ready(db: Database, shards: Sequence[str], *, now_ms: int, limit: int) -> l
     return sorted(rows, key=_rank)[:limit]
 
 
-def _in_turns(db: Database, memory: ClaimMemory, queue: str, *, now_ms: int, runs_max: int) -> list[Item]:
+def _in_turns(db: DynamoDatabase, memory: ClaimMemory, queue: str, *, now_ms: int, runs_max: int) -> list[Item]:
     """Return rows of all owners that fit into the claim: even shares, and what one owner leaves the others use.
 
     Owners who were served longest ago come first.
@@ -286,12 +286,12 @@ def _in_turns(db: Database, memory: ClaimMemory, queue: str, *, now_ms: int, run
         memory.probed[queue] = (numbers or list(found))[-1]
     turns = {number: f"{queue}#{number}" for number in numbers}
     numbers = [numbers[position] for position in memory.turns.order(list(turns.values()))]
-    shares = Seats(runs_max).shares([Wish(number, len(found[number])) for number in numbers])
+    shares = Seats(runs_max).shares([OwnerDemand(number, len(found[number])) for number in numbers])
     memory.turns.serve([turns[number] for number, share in zip(numbers, shares, strict=True) if share])
     return [row for number, share in zip(numbers, shares, strict=True) for row in found[number][:share]]
 
 
-def _read(db: Database, rows: Sequence[Item]) -> list[Item]:
+def _read(db: DynamoDatabase, rows: Sequence[Item]) -> list[Item]:
     """Return the runs of these rows as they are now; the index is a hint."""
     return list(db.get_many(RUNS, [key_of(row) for row in rows]).values()) if rows else []
 
@@ -301,7 +301,7 @@ def _may_start(run: Item, now_ms: int) -> bool:
 
 
 def _lease(
-    db: Database, found: Sequence[Item], admit: Callable[[int, str], bool], *, now_ms: int, lease_ms: int
+    db: DynamoDatabase, found: Sequence[Item], admit: Callable[[int, str], bool], *, now_ms: int, lease_ms: int
 ) -> list[Claimed]:
     """Lease runs that may start and are admitted, by generation and target; hold runs of disabled users."""
     runs = sorted((run for run in found if _may_start(run, now_ms)), key=_rank)
@@ -331,13 +331,13 @@ def _lease(
     ]
 
 
-def facts_of(db: Database, runs: Sequence[Item]) -> dict[int, Facts]:
+def facts_of(db: DynamoDatabase, runs: Sequence[Item]) -> dict[int, MonitorAndOwner]:
     """Return the definitions of runs, by generation. A monitor is gone with its user, even if its item is there."""
     item_keys = [
         key for run in runs for key in (keys.monitor_key(run["user"], run["monitor"]), keys.user_key(run["owner"]))
     ]
     found = db.get_many(ITEMS, item_keys)
-    facts: dict[int, Facts] = {}
+    facts: dict[int, MonitorAndOwner] = {}
     for run in runs:
         monitor = found.get(keys.monitor_key(run["user"], run["monitor"]))
         user = found.get(keys.user_key(run["owner"]))
@@ -347,7 +347,7 @@ def facts_of(db: Database, runs: Sequence[Item]) -> dict[int, Facts]:
             and monitor["generation"] == run["generation"]
             and user["number"] == run["user"]
         )
-        facts[run["generation"]] = Facts(monitor, user) if there else Facts(None, None)
+        facts[run["generation"]] = MonitorAndOwner(monitor, user) if there else MonitorAndOwner(None, None)
     return facts
 
 
@@ -380,7 +380,7 @@ def _is_lost(run: Item) -> bool:
     return is_lost(run["state"], lost=bool(run["lost"]))
 
 
-def _claimed(run: Item, facts: Facts, *, until_ms: int) -> Claimed:
+def _claimed(run: Item, facts: MonitorAndOwner, *, until_ms: int) -> Claimed:
     gone = facts.monitor is None
     spec = read_spec(facts.monitor["spec"]) if facts.monitor is not None else None
     return Claimed(

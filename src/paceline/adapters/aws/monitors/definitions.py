@@ -8,8 +8,19 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec.structs import asdict
 
 from paceline.adapters.aws.client.connect import attempts, busy
-from paceline.adapters.aws.client.database import Database, in_pages
-from paceline.adapters.aws.client.items import ABSENT, Action, Item, Key, delete, item_at, key_of, padded, put, update
+from paceline.adapters.aws.client.database import DynamoDatabase, in_pages
+from paceline.adapters.aws.client.items import (
+    ABSENT,
+    Action,
+    DynamoKey,
+    Item,
+    delete,
+    item_at,
+    key_of,
+    padded,
+    put,
+    update,
+)
 from paceline.adapters.aws.client.numbers import GENERATION, Numbers
 from paceline.adapters.aws.client.tables import ITEMS, SCHEDULERS
 from paceline.adapters.aws.monitors import keys
@@ -20,7 +31,7 @@ from paceline.core.monitors.checks import OutgoingCheck
 from paceline.core.monitors.definition import Monitor, encode_spec
 from paceline.core.monitors.lists.query import MonitorQuery
 from paceline.core.monitors.load import load_of
-from paceline.core.monitors.put import Limits, NewFacts, OwnerFacts, PutDecision, decide_put, decide_remove
+from paceline.core.monitors.put import NewFacts, OwnerFacts, OwnerLimits, PutDecision, decide_put, decide_remove
 from paceline.core.monitors.stored import StoredMonitor, read_spec
 from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor, RemoveResult
 
@@ -44,7 +55,7 @@ class Judged(NamedTuple):
 def put_monitors(
     store: MonitorParts, puts: Sequence[PutMonitor], *, monitors_max: int, now_ms: int, firings_max: int = 0
 ) -> list[PutResult]:
-    limits = Limits(monitors_max, firings_max)
+    limits = OwnerLimits(monitors_max, firings_max)
 
     def write(owner: str, items: Sequence[PutMonitor]) -> list[PutResult]:
         return _Puts(store.db, store.numbers, owner, limits, now_ms=now_ms).write(items)
@@ -117,7 +128,7 @@ def index_monitors(store: MonitorParts, *, limit: int) -> bool:
     return False
 
 
-def _by_owner(db: Database, writes: Sequence[W], write: Callable[[str, Sequence[W]], list[R]]) -> list[R]:
+def _by_owner(db: DynamoDatabase, writes: Sequence[W], write: Callable[[str, Sequence[W]], list[R]]) -> list[R]:
     """Write different owners at the same time. An owner's writes go in order: they share the count of monitors."""
 
     def write_wave(wave: list[W]) -> list[R]:
@@ -138,7 +149,7 @@ def _by_owner(db: Database, writes: Sequence[W], write: Callable[[str, Sequence[
 class _Puts:
     """Decides on puts of distinct monitors of one owner, and again if a stored item has changed before the write."""
 
-    def __init__(self, db: Database, numbers: Numbers, owner: str, limits: Limits, *, now_ms: int) -> None:
+    def __init__(self, db: DynamoDatabase, numbers: Numbers, owner: str, limits: OwnerLimits, *, now_ms: int) -> None:
         self._db = db
         self._numbers = numbers
         self._owner = owner
@@ -231,7 +242,7 @@ class _Puts:
         return self._generations
 
 
-def _write(key: Key, there: Item | None, stored: StoredMonitor) -> Action:
+def _write(key: DynamoKey, there: Item | None, stored: StoredMonitor) -> Action:
     """Return the write of a monitor.
 
     It wins if what was read is still there: nothing, or this generation and revision.
@@ -290,7 +301,7 @@ def _count(user: Item, created: int, facts: OwnerFacts, *, outgoing: bool, monit
     return actions
 
 
-def _removed(db: Database, numbers: Numbers, owner: str, items: Sequence[RemoveMonitor]) -> list[RemoveResult]:
+def _removed(db: DynamoDatabase, numbers: Numbers, owner: str, items: Sequence[RemoveMonitor]) -> list[RemoveResult]:
     for _ in attempts():
         user = db.get(ITEMS, keys.user_key(owner))
         if user is None:
@@ -301,7 +312,7 @@ def _removed(db: Database, numbers: Numbers, owner: str, items: Sequence[RemoveM
     raise busy(f"monitors of {owner!r}")
 
 
-def _judge_removes(db: Database, numbers: Numbers, user: Item, items: Sequence[RemoveMonitor]) -> Judged:
+def _judge_removes(db: DynamoDatabase, numbers: Numbers, user: Item, items: Sequence[RemoveMonitor]) -> Judged:
     number = user["number"]
     found = db.get_many(ITEMS, [keys.monitor_key(number, item.id) for item in items])
     results: list[RemoveResult] = []
@@ -325,7 +336,7 @@ def _judge_removes(db: Database, numbers: Numbers, user: Item, items: Sequence[R
     return Judged(results, actions)
 
 
-def _remove(numbers: Numbers, user: Item, key: Key, there: Item) -> list[Action]:
+def _remove(numbers: Numbers, user: Item, key: DynamoKey, there: Item) -> list[Action]:
     generation, seq = there["generation"], numbers.take("change", 1)[0]
     believed = {"generation": generation, "revision": there["revision"]}
     return [

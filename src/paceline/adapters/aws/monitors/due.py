@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from paceline.adapters.aws.cache.change_counter import ChangeCounter
-from paceline.adapters.aws.cache.index_cache import END, Index, IndexCache
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.cache.index_cache import END, CachedIndex, IndexCache
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import Item
 from paceline.adapters.aws.client.numbers import last_generation
 from paceline.adapters.aws.client.tables import DUE_INDEX, SCHEDULERS
@@ -29,7 +29,7 @@ class _Shard(NamedTuple):
     full: bool
 
 
-def between(db: Database, names: Sequence[str], *, first: int, last: int, limit: int) -> list[Item]:
+def between(db: DynamoDatabase, names: Sequence[str], *, first: int, last: int, limit: int) -> list[Item]:
     """Return index rows with ``first <= due <= last`` of these shards, in order, up to the limit."""
     page = min(limit, 2 * limit // max(len(names), 1) + 8)
 
@@ -62,8 +62,10 @@ class NextDue:
     the change counter is read, and the moment until the index shows it. Elsewhere a read is valid for a second.
     """
 
-    def __init__(self, db: Database, counter: ChangeCounter, *, clock_s: Callable[[], float] = time.monotonic) -> None:
-        index = Index(SCHEDULERS, DUE_INDEX, "due", lambda: keys.due_shards(last_generation(db)))
+    def __init__(
+        self, db: DynamoDatabase, counter: ChangeCounter, *, clock_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        index = CachedIndex(SCHEDULERS, DUE_INDEX, "due", lambda: keys.due_shards(last_generation(db)))
         self._index = IndexCache(db, counter, index, least_s=REMEMBERED_S, clock_s=clock_s)
 
     def first_ms(self) -> int | None:

@@ -9,8 +9,19 @@ from typing import Any, NamedTuple, assert_never
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import ABSENT, Action, Item, Key, check, delete, joined, put, setting, update
+from paceline.adapters.aws.client.database import DynamoDatabase
+from paceline.adapters.aws.client.items import (
+    ABSENT,
+    Action,
+    DynamoKey,
+    Item,
+    check,
+    delete,
+    joined,
+    put,
+    setting,
+    update,
+)
 from paceline.adapters.aws.client.numbers import last_generation
 from paceline.adapters.aws.client.tables import ITEMS, LEDGER, SCHEDULERS
 from paceline.adapters.aws.client.tables import RUNS as RUNS_TABLE
@@ -29,7 +40,7 @@ WALKED, WALKED_MAX = 100, 20_000
 AS_SEEN = "#counter = :seen_counter AND #revision = :seen_revision"
 
 
-class Place(NamedTuple):
+class EntryQueue(NamedTuple):
     """The queue of an entry's runs and their owner: kept with the entry, and copied into its runs."""
 
     queue: str
@@ -41,7 +52,7 @@ class Place(NamedTuple):
 # -- reading
 
 
-def read_entries(db: Database, generations: Sequence[int]) -> dict[int, Item]:
+def read_entries(db: DynamoDatabase, generations: Sequence[int]) -> dict[int, Item]:
     found = db.get_many(SCHEDULERS, [keys.entry_key(generation) for generation in generations])
     return {item["generation"]: item for item in found.values()}
 
@@ -54,7 +65,7 @@ def entries(store: MonitorParts, generations: Sequence[int], *, now_ms: int) -> 
 def schedulers(store: MonitorParts, *, after_generation: int, limit: int, now_ms: int) -> list[Scheduler]:
     del now_ms
     db = store.db
-    counted = db.get(LEDGER, Key(joined("number", "generation"), "-"))
+    counted = db.get(LEDGER, DynamoKey(joined("number", "generation"), "-"))
     last = counted["last"] if counted else 0
     found: list[Scheduler] = []
     while len(found) < limit and (items := _entries_after(db, after_generation, last, limit=limit - len(found))):
@@ -63,7 +74,7 @@ def schedulers(store: MonitorParts, *, after_generation: int, limit: int, now_ms
     return found
 
 
-def _entries_after(db: Database, generation: int, last: int, *, limit: int) -> list[Item]:
+def _entries_after(db: DynamoDatabase, generation: int, last: int, *, limit: int) -> list[Item]:
     """Read the generations one after the other: they are given in order, so normally few are missing."""
     end = min(generation + WALKED_MAX, last)
     while generation < end:
@@ -78,7 +89,7 @@ def _entries_after(db: Database, generation: int, last: int, *, limit: int) -> l
     return nsmallest(limit, behind, key=lambda item: int(item["generation"]))
 
 
-def _named(db: Database, items: Sequence[Item]) -> list[Scheduler]:
+def _named(db: DynamoDatabase, items: Sequence[Item]) -> list[Scheduler]:
     """Return the entries whose definition still exists."""
     monitors = db.get_many(ITEMS, [keys.monitor_key(item["user"], item["monitor"]) for item in items])
     there = {monitor["generation"] for monitor in monitors.values()}
@@ -102,7 +113,7 @@ def armed_after(store: MonitorParts, after: Due | None, *, from_ms: int, limit: 
     return _armed(db, keys.due_shards(last_generation(db)), first=first, last=keys.due_of(1 << 60, 0), limit=limit)
 
 
-def _armed(db: Database, shards: Sequence[str], *, first: int, last: int, limit: int) -> list[Due]:
+def _armed(db: DynamoDatabase, shards: Sequence[str], *, first: int, last: int, limit: int) -> list[Due]:
     """Return the current entries that the index names, without those that are no longer due then."""
     while True:
         rows = between(db, shards, first=first, last=last, limit=limit)
@@ -117,7 +128,7 @@ def _armed(db: Database, shards: Sequence[str], *, first: int, last: int, limit:
         first = rows[-1]["due"] + 1  # the index lags, and all of these entries have moved: the next ones follow
 
 
-def with_lanes(db: Database, dues: Sequence[Due]) -> list[Due]:
+def with_lanes(db: DynamoDatabase, dues: Sequence[Due]) -> list[Due]:
     """Return each entry with whether its newest run is open, from its lane. Without a lane it never fired."""
     lanes = db.get_many(RUNS_TABLE, [keys.lane_key(one.generation) for one in dues if one.counter])
     return [replace(one, busy=is_busy(lanes.get(keys.lane_key(one.generation)))) for one in dues]
@@ -259,8 +270,8 @@ def _note(next_due: NextDue, item: Reacted) -> None:
 # -- items to values
 
 
-def to_place(item: Item) -> Place:
-    return Place(item["queue"], item["user"], item["owner"], item["monitor"])
+def to_place(item: Item) -> EntryQueue:
+    return EntryQueue(item["queue"], item["user"], item["owner"], item["monitor"])
 
 
 def to_due(item: Item) -> Due:

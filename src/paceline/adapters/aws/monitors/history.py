@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import Item, padded
 from paceline.adapters.aws.client.tables import ITEMS, RUNS
 from paceline.adapters.aws.monitors import keys
@@ -80,7 +80,7 @@ def monitor_runs(store: MonitorParts, monitor: Monitor, *, before: int | None, l
 class _NotedReasons:
     """The stored reasons why checks lack a place. Read once for each owner."""
 
-    def __init__(self, db: Database) -> None:
+    def __init__(self, db: DynamoDatabase) -> None:
         self._db = db
         self._noted: dict[str, Reasons] = {}
 
@@ -90,7 +90,7 @@ class _NotedReasons:
         return noted_reason(self._noted[owner], target_of(check))
 
 
-def newest_runs(db: Database, generation: int, *, below: int, limit: int) -> list[Item]:
+def newest_runs(db: DynamoDatabase, generation: int, *, below: int, limit: int) -> list[Item]:
     first, last = padded(0), padded(below - 1)
     return db.page(RUNS, keys.runs_of(generation), limit=limit, newest_first=True, first=first, last=last)
 
@@ -111,7 +111,7 @@ def glances(store: MonitorParts, generations: Sequence[int], *, now_ms: int) -> 
     }
 
 
-def fronts_of(db: Database, lanes: Iterable[Item]) -> dict[int, Item]:
+def fronts_of(db: DynamoDatabase, lanes: Iterable[Item]) -> dict[int, Item]:
     """Return the first open run of each lane that has one, by generation."""
     item_keys = [keys.run_key(lane["generation"], lane["front"]) for lane in lanes if lane["front"] <= lane["newest"]]
     return {item["generation"]: item for item in db.get_many(RUNS, item_keys).values()}

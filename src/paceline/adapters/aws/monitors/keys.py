@@ -30,7 +30,7 @@ all of it is out of reach at once, however much there is to delete.
 
 from __future__ import annotations
 
-from paceline.adapters.aws.client.items import Item, Key, joined, padded, shard_of
+from paceline.adapters.aws.client.items import DynamoKey, Item, joined, padded, shard_of
 from paceline.adapters.aws.keys import user_key
 from paceline.core.monitors.checks import DEFAULT_QUEUE
 from paceline.core.monitors.definition import Monitor
@@ -141,20 +141,20 @@ def kept_shards(last: int) -> list[str]:
     return [joined("kept", shard) for shard in _shards(last)]
 
 
-def entry_key(generation: int) -> Key:
-    return Key(padded(generation), "-")
+def entry_key(generation: int) -> DynamoKey:
+    return DynamoKey(padded(generation), "-")
 
 
-def run_key(generation: int, counter: int) -> Key:
-    return Key(runs_of(generation), padded(counter))
+def run_key(generation: int, counter: int) -> DynamoKey:
+    return DynamoKey(runs_of(generation), padded(counter))
 
 
-def lane_key(generation: int) -> Key:
-    return Key(runs_of(generation), LANE)
+def lane_key(generation: int) -> DynamoKey:
+    return DynamoKey(runs_of(generation), LANE)
 
 
-def uptime_key(generation: int) -> Key:
-    return Key(joined(UPTIME, generation), "-")
+def uptime_key(generation: int) -> DynamoKey:
+    return DynamoKey(joined(UPTIME, generation), "-")
 
 
 def behind_front(lane: Item) -> int:
@@ -170,12 +170,12 @@ def monitors_of(number: int) -> str:
     return joined("monitors", number)
 
 
-def monitor_key(number: int, monitor_id: str) -> Key:
-    return Key(monitors_of(number), monitor_id)
+def monitor_key(number: int, monitor_id: str) -> DynamoKey:
+    return DynamoKey(monitors_of(number), monitor_id)
 
 
-def token_key(token_id: str) -> Key:
-    return Key(joined("token", token_id), "-")
+def token_key(token_id: str) -> DynamoKey:
+    return DynamoKey(joined("token", token_id), "-")
 
 
 def tokens_of(number: int) -> str:
@@ -186,15 +186,15 @@ def changes_of(shard: int) -> str:
     return joined("changes", shard)
 
 
-def change_key(generation: int) -> Key:
-    return Key(changes_of(shard_of(generation, CHANGE_SHARDS)), padded(generation))
+def change_key(generation: int) -> DynamoKey:
+    return DynamoKey(changes_of(shard_of(generation, CHANGE_SHARDS)), padded(generation))
 
 
-def tally_keys() -> list[Key]:
-    return [Key(joined("tally", shard), "-") for shard in range(TALLY_SHARDS)]
+def tally_keys() -> list[DynamoKey]:
+    return [DynamoKey(joined("tally", shard), "-") for shard in range(TALLY_SHARDS)]
 
 
-def tally_key(name: str | int) -> Key:
+def tally_key(name: str | int) -> DynamoKey:
     return tally_keys()[shard_of(name, TALLY_SHARDS)]
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cached_property
 
 from paceline.adapters.aws.alerts import AwsAlertStore
-from paceline.adapters.aws.cache.index_cache import Index, IndexCache
+from paceline.adapters.aws.cache.index_cache import CachedIndex, IndexCache
 from paceline.adapters.aws.client.numbers import last_generation
 from paceline.adapters.aws.client.tables import READY_INDEX, RUNS
-from paceline.adapters.aws.monitors.alarm_sender import AlarmSender
+from paceline.adapters.aws.monitors.alarm_sender import AwsAlarmSender
 from paceline.adapters.aws.monitors.claim_memory import ClaimMemory
 from paceline.adapters.aws.monitors.due import NextDue
 from paceline.adapters.aws.monitors.keys import check_queues
@@ -21,9 +21,9 @@ class MonitorParts(AwsAlertStore):
     """Waiting runs that the commits of this process have superseded."""
 
     @cached_property
-    def alarms(self) -> AlarmSender:
+    def alarms(self) -> AwsAlarmSender:
         """Sends the messages that wake ticks and checkers; ``alarms.sends = False`` if nobody reads them."""
-        return AlarmSender(self._queues, self._database)
+        return AwsAlarmSender(self._queues, self._database)
 
     @cached_property
     def next_due(self) -> NextDue:
@@ -36,5 +36,5 @@ class MonitorParts(AwsAlertStore):
     @cached_property
     def ready_checks(self) -> IndexCache:
         """The cached index of checks that may be claimed."""
-        index = Index(RUNS, READY_INDEX, "at", lambda: check_queues(last_generation(self._database)))
+        index = CachedIndex(RUNS, READY_INDEX, "at", lambda: check_queues(last_generation(self._database)))
         return IndexCache(self._database, self.change_counter, index)

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from paceline.adapters.aws.client.database import PAGE_MAX, Database
-from paceline.adapters.aws.client.items import Item, Key, key_of, update
+from paceline.adapters.aws.client.database import PAGE_MAX, DynamoDatabase
+from paceline.adapters.aws.client.items import DynamoKey, Item, key_of, update
 from paceline.adapters.aws.client.tables import ITEMS, LEDGER, READY_INDEX, RUNS
 from paceline.adapters.aws.monitors.keys import all_queues, owners_of
 from paceline.adapters.aws.monitors.parts import MonitorParts
@@ -27,7 +27,7 @@ LAG_MS = 10_000
 """A pass ends this long before now: rows that the index does not show yet are left to the next pass."""
 FRONTS_MAX = 100_000
 """Fronts of one queue that are read; it has one for each of its monitors."""
-_CURSOR = Key("offers", "-")
+_CURSOR = DynamoKey("offers", "-")
 
 Span = tuple[int, int]
 """A span of time: after the first moment, up to the last."""
@@ -59,12 +59,12 @@ def offer_again(store: MonitorParts, *, now_ms: int, beside: Callable[[], int] =
     return offered
 
 
-def owners(db: Database) -> Iterator[Item]:
+def owners(db: DynamoDatabase) -> Iterator[Item]:
     """Yield all users who have had outgoing runs, page by page."""
     return db.walk(ITEMS, owners_of(DEFAULT_QUEUE), size=PAGE_MAX)
 
 
-def owners_after(db: Database, queue: str, last: str, *, limit: int) -> list[Item]:
+def owners_after(db: DynamoDatabase, queue: str, last: str, *, limit: int) -> list[Item]:
     """Return users who have had outgoing runs in the queue of this name; the default one lists all of them."""
     return db.page(ITEMS, owners_of(queue), limit=limit, after=last)
 

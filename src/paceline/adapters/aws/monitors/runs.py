@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import Item, key_of, update
 from paceline.adapters.aws.client.tables import RUNS
 from paceline.adapters.aws.monitors import keys
@@ -18,7 +18,7 @@ AS_LEASED = "#state = :out AND #attempt = :attempt"
 """Together with ``#at >= :time`` it is the condition of ``core.monitors.leases.holds``."""
 
 
-def unhold(db: Database, generations: Sequence[int]) -> list[Item]:
+def unhold(db: DynamoDatabase, generations: Sequence[int]) -> list[Item]:
     """End the hold of runs whose owner was enabled. Return the fronts that may start, now or at their time."""
     lanes = db.get_many(RUNS, [keys.lane_key(generation) for generation in generations])
     fronts = db.get_many(RUNS, [keys.run_key(lane["generation"], lane["front"]) for lane in lanes.values()])

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from paceline.adapters.aws.cache.index_cache import IndexCache
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.expiry import Retention
 from paceline.adapters.aws.client.items import PRESENT, Action, Item, update
 from paceline.adapters.aws.client.tables import EXPIRES, RUNS
 from paceline.adapters.aws.monitors import keys
-from paceline.adapters.aws.monitors.alarm_sender import AlarmSender
+from paceline.adapters.aws.monitors.alarm_sender import AwsAlarmSender
 from paceline.adapters.aws.monitors.alerting.health import HEALTH_ACTIONS_MAX, Following
 from paceline.adapters.aws.monitors.claims import claim, facts_of
 from paceline.adapters.aws.monitors.parts import MonitorParts
@@ -35,7 +35,7 @@ def settle(store: MonitorParts, settlements: Sequence[Settlement]) -> list[bool]
     def write(some: list[Settlement]) -> list[bool]:
         batch = Endings(store.db, some)
         won = batch.write()
-        if batch.has_told():
+        if batch.has_stored_alerts():
             store.alerts_added()
         batch.note(checks)
         for run in batch.offer(store.alarms):
@@ -64,7 +64,7 @@ def settle_and_claim(
     return won, claim(store, CHECKS, now_ms=now_ms, runs_max=runs_max, lease_ms=lease_ms, places=places)
 
 
-class Ending(NamedTuple):
+class SettledAttempt(NamedTuple):
     """The end of a run, if its lease still holds. ``state`` is None if it does not end but is tried again.
 
     ``started_ms`` is for the run behind it, which keeps to its monitor's pace.
@@ -86,7 +86,7 @@ class Endings:
     second round writes the effects on health, too.
     """
 
-    def __init__(self, db: Database, settlements: Sequence[Settlement]) -> None:
+    def __init__(self, db: DynamoDatabase, settlements: Sequence[Settlement]) -> None:
         self._db = db
         self._endings = [_ending(item, db.retention) for item in settlements]
         self._health = Following(db, settlements)
@@ -96,7 +96,7 @@ class Endings:
         self._remembered: list[int] = []
         """Positions of good outcomes whose monitors turned out to have a record."""
         self._acts: dict[int, Act] = {}
-        self._told: dict[int, bool] = {}
+        self._has_alerts: dict[int, bool] = {}
 
     def write(self) -> list[bool]:
         self._won = [False] * len(self._endings)
@@ -117,9 +117,9 @@ class Endings:
         for position, happened in zip(positions, won, strict=True):
             self._won[position] = happened
 
-    def has_told(self) -> bool:
+    def has_stored_alerts(self) -> bool:
         """Return True if alerts were stored."""
-        return any(self._won[position] for position, told in self._told.items() if told)
+        return any(self._won[position] for position, has_alerts in self._has_alerts.items() if has_alerts)
 
     def note(self, checks: IndexCache) -> None:
         """Note that these runs have left the index, before those that came to the front are noted."""
@@ -127,7 +127,7 @@ class Endings:
             if happened and ending.state is not None:
                 checks.moved(keys.check_queue(ending.generation), keys.runs_of(ending.generation), None)
 
-    def offer(self, sender: AlarmSender) -> list[Item]:
+    def offer(self, sender: AwsAlarmSender) -> list[Item]:
         """Offer runs that came to the front or are tried again to checkers that read the queue. Return these runs."""
         item_keys = [
             keys.run_key(ending.generation, self._coming(position))
@@ -156,7 +156,7 @@ class Endings:
         del items
         if lost[0]:
             return None
-        self._health.note_told(self._acts[position], lost)
+        self._health.note_stored_alerts(self._acts[position], lost)
         lane = self._health.read([position])[position]
         if lane is None or lane["front"] != self._endings[position].counter:
             return None
@@ -212,14 +212,17 @@ class Endings:
         values |= {"ended": ending.ended_ms, "counter": counter, "newest": newest}
         # The lane is as it was read: this run is its front, and no run was made behind it in between.
         when = "#front = :counter AND #newest = :newest"
-        turn = self._health.turn(position)
-        when = f"{when} AND {turn.when}" if turn.when else when
-        change = f"{change}, {turn.sets}" if turn.sets else change
-        change = f"{change} REMOVE {turn.removes}" if turn.removes else change
-        act = [ending.action, update(RUNS, keys.lane_key(generation), change, when=when, **values, **turn.values)]
+        health_write = self._health.health_write(position)
+        when = f"{when} AND {health_write.when}" if health_write.when else when
+        change = f"{change}, {health_write.sets}" if health_write.sets else change
+        change = f"{change} REMOVE {health_write.removes}" if health_write.removes else change
+        act = [
+            ending.action,
+            update(RUNS, keys.lane_key(generation), change, when=when, **values, **health_write.values),
+        ]
         if newest > counter:
             act.append(self._come_to_front(position))
-        self._acts[position], self._told[position] = [*act, *turn.actions], bool(turn.alerts)
+        self._acts[position], self._has_alerts[position] = [*act, *health_write.actions], bool(health_write.alerts)
         return self._acts[position]
 
     def _come_to_front(self, position: int) -> Action:
@@ -235,7 +238,7 @@ def come_to_front(generation: int, counter: int) -> Action:
     return update(RUNS, keys.run_key(generation, counter), "SET #shard = #queue, #at = #from_ms", when=PRESENT)
 
 
-def _ending(item: Settlement, retention: Retention) -> Ending:
+def _ending(item: Settlement, retention: Retention) -> SettledAttempt:
     generation, counter = keys.split_handle(item.handle)
     outcome, key = item.outcome, keys.run_key(generation, counter)
     fence: dict[str, Any] = {"out": "out", "attempt": item.attempt, "ended": item.ended_ms}
@@ -244,11 +247,11 @@ def _ending(item: Settlement, retention: Retention) -> Ending:
         change = "SET #state = :retry, #at = :again, #reason = :reason"
         values: dict[str, Any] = {"retry": "retry", "again": outcome.not_before_ms, "reason": outcome.reason}
         again = update(RUNS, key, change, when=when, **values, **fence)
-        return Ending(generation, counter, None, again, item.ended_ms, item.started_ms)
+        return SettledAttempt(generation, counter, None, again, item.ended_ms, item.started_ms)
     end = ended(item)
     facts = {name: value for name, value in end._asdict().items() if name in _STORED and value is not None}
     facts[EXPIRES] = retention.run_s(item.ended_ms)
     sets = ", ".join(f"#{name} = :{name}" for name in facts)
     change = f"SET {sets}, #ended_ms = :ended REMOVE #shard, #at"
     action = update(RUNS, key, change, when=when, **facts, **fence)
-    return Ending(generation, counter, end.state, action, item.ended_ms, item.started_ms)
+    return SettledAttempt(generation, counter, end.state, action, item.ended_ms, item.started_ms)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TypeVar
 
 from paceline.adapters.aws.client.connect import busy
-from paceline.adapters.aws.client.database import ACTIONS_MAX, Database, Transacted
+from paceline.adapters.aws.client.database import ACTIONS_MAX, DynamoDatabase, Transacted
 from paceline.adapters.aws.client.items import Action, Item
 
 ACTS_MAX = 30
@@ -51,7 +51,7 @@ def in_waves(items: Sequence[T], key: Callable[[T], Hashable], write: Callable[[
 
 
 def transact_acts(
-    db: Database,
+    db: DynamoDatabase,
     acts: Sequence[Act],
     *,
     again: Again = lost_for_good,

@@ -9,9 +9,9 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from paceline.adapters.aws.client.connect import THREADS
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.expiry import Retention
-from paceline.adapters.aws.client.items import PRESENT, Action, Item, Key, delete, key_of, padded, setting, update
+from paceline.adapters.aws.client.items import PRESENT, Action, DynamoKey, Item, delete, key_of, padded, setting, update
 from paceline.adapters.aws.client.numbers import last_generation
 from paceline.adapters.aws.client.tables import ITEMS, READY_INDEX, RUNS, SCHEDULERS
 from paceline.adapters.aws.monitors import keys
@@ -24,7 +24,15 @@ from paceline.adapters.aws.monitors.settlements import come_to_front
 from paceline.adapters.aws.monitors.transactions import Act, transact_acts
 from paceline.adapters.aws.uptime import fold_monitor
 from paceline.core.daemons import Leases
-from paceline.core.monitors.leases import EXPIRED, TERMINAL, Moment, Waits, has_expired, pulled_back, waits
+from paceline.core.monitors.leases import (
+    EXPIRED,
+    TERMINAL,
+    LeaseTimes,
+    LongestRunWaits,
+    has_expired,
+    pulled_back,
+    waits,
+)
 from paceline.core.monitors.values import PurgeReport
 from paceline.core.monitors.wait_reasons import OpenTimes, could_start_ms, waiting_since_ms
 from paceline.core.store_status import StoreStatus
@@ -54,7 +62,7 @@ def purge(store: MonitorParts, *, settled_before_ms: int, due_before_ms: int, no
     return PurgeReport(deleted, expired, more=bool(deleted or expired))
 
 
-def _delete_settled(db: Database, *, settled_before_ms: int, limit: int) -> int:
+def _delete_settled(db: DynamoDatabase, *, settled_before_ms: int, limit: int) -> int:
     """Delete settled runs. A lane is in the index with the time when its oldest kept run ended, or an hour later."""
     rows = _indexed(db, keys.kept_shards(last_generation(db)), first_ms=0, last_ms=settled_before_ms - 1, limit=limit)
     deleted = 0
@@ -66,7 +74,7 @@ def _delete_settled(db: Database, *, settled_before_ms: int, limit: int) -> int:
     return deleted
 
 
-def _purge_lane(db: Database, settled_before_ms: int, limit: int, key: Key) -> int:
+def _purge_lane(db: DynamoDatabase, settled_before_ms: int, limit: int, key: DynamoKey) -> int:
     lane = db.get(RUNS, key)
     if lane is None:
         return 0
@@ -86,7 +94,9 @@ def _purge_lane(db: Database, settled_before_ms: int, limit: int, key: Key) -> i
         db.write(update(SCHEDULERS, keys.entry_key(generation), change, when="#counter = :counter", **values))
         if db.get(SCHEDULERS, keys.entry_key(generation)) is None and not left:
             if "listed" in lane:  # it is in the list of failing monitors, by an outcome before it was removed
-                db.write(delete(ITEMS, Key(*lane["listed"]), when="#generation = :generation", generation=generation))
+                db.write(
+                    delete(ITEMS, DynamoKey(*lane["listed"]), when="#generation = :generation", generation=generation)
+                )
             db.write(delete(RUNS, key_of(lane), when=AS_READ, front=lane["front"], newest=lane["newest"]))
             db.write(delete(RUNS, keys.uptime_key(generation)))
             return len(old)
@@ -97,7 +107,7 @@ def _purge_lane(db: Database, settled_before_ms: int, limit: int, key: Key) -> i
     return len(old)
 
 
-def _move_lane(db: Database, lane: Item, kept_ms: int | None, *, forget: bool) -> None:
+def _move_lane(db: DynamoDatabase, lane: Item, kept_ms: int | None, *, forget: bool) -> None:
     """Move a lane in the index. If a run was settled or made in the meantime, the next pass reads the lane again."""
     wanted: dict[str, Any] = {"at": kept_ms} if kept_ms is not None else {"at": None, "shard": None}
     change, values = setting(wanted | ({"settled": None} if forget else {}))
@@ -170,7 +180,7 @@ def _end(run: Item, retention: Retention, now_ms: int) -> Action:
     return update(RUNS, key_of(run), change, when="#state = :seen AND #attempt = :attempt", **values)
 
 
-def _forget_owners(db: Database, *, now_ms: int) -> None:
+def _forget_owners(db: DynamoDatabase, *, now_ms: int) -> None:
     """Delete the items of removed owners, once their last run is gone and none can have been made since."""
     rows = list(owners(db))
     users = db.get_many(ITEMS, [keys.user_key(row["owner"]) for row in rows])
@@ -182,21 +192,21 @@ def _forget_owners(db: Database, *, now_ms: int) -> None:
             db.write(update(ITEMS, key_of(row), "SET #gone_ms = :now", when=PRESENT, now=now_ms))
         elif now_ms - row["gone_ms"] >= GONE_KEPT_MS and not _any_open(db, keys.all_queues(row)):
             for name in row.get("names", ()):
-                db.write(delete(ITEMS, Key(keys.owners_of(name), row["sk"])))
+                db.write(delete(ITEMS, DynamoKey(keys.owners_of(name), row["sk"])))
             db.write(delete(ITEMS, key_of(row)))
 
 
-def _any_open(db: Database, shards: Sequence[str]) -> bool:
+def _any_open(db: DynamoDatabase, shards: Sequence[str]) -> bool:
     return bool(_indexed(db, shards, first_ms=0, last_ms=_FOREVER_MS, limit=1))
 
 
-def _open_shards(db: Database) -> list[str]:
+def _open_shards(db: DynamoDatabase) -> list[str]:
     """Return all shards that may have open runs."""
     checks = keys.check_queues(last_generation(db))
     return [*checks, *(shard for row in owners(db) for shard in keys.all_queues(row))]
 
 
-def _indexed(db: Database, shards: Sequence[str], *, first_ms: int, last_ms: int, limit: int) -> list[Item]:
+def _indexed(db: DynamoDatabase, shards: Sequence[str], *, first_ms: int, last_ms: int, limit: int) -> list[Item]:
     """Return rows of the index in order, up to the limit: a hint."""
 
     def read(shard: str) -> list[Item]:
@@ -206,7 +216,7 @@ def _indexed(db: Database, shards: Sequence[str], *, first_ms: int, last_ms: int
     return sorted(rows, key=lambda row: int(row["at"]))[:limit]
 
 
-def _runs_from(db: Database, generation: int, counter: int, *, limit: int, only: str = "") -> list[Item]:
+def _runs_from(db: DynamoDatabase, generation: int, counter: int, *, limit: int, only: str = "") -> list[Item]:
     first, last = padded(counter), padded(keys.COUNTER_MASK)
     return db.page(RUNS, keys.runs_of(generation), limit=limit, only=only, first=first, last=last)
 
@@ -232,8 +242,8 @@ def pull_back_runs(store: MonitorParts, read_ms: Callable[[], int], *, wait_ms_m
     return moved
 
 
-def _pulled(run: Item, *, now_ms: int, waits: Waits) -> Action | None:
-    moved = pulled_back(run["state"], Moment(run["at"], run.get("started_ms")), now_ms=now_ms, waits=waits)
+def _pulled(run: Item, *, now_ms: int, waits: LongestRunWaits) -> Action | None:
+    moved = pulled_back(run["state"], LeaseTimes(run["at"], run.get("started_ms")), now_ms=now_ms, waits=waits)
     if moved is None:
         return None
     change = "SET #at = :to, #started_ms = :now" if run["state"] == "out" else "SET #at = :to, #from_ms = :to"
@@ -243,7 +253,7 @@ def _pulled(run: Item, *, now_ms: int, waits: Waits) -> Action | None:
     return update(RUNS, key_of(run), change, when=AS_SEEN, **values)
 
 
-def _pull_back_behind(db: Database, fronts: Sequence[Item], *, now_ms: int, waits: Waits) -> int:
+def _pull_back_behind(db: DynamoDatabase, fronts: Sequence[Item], *, now_ms: int, waits: LongestRunWaits) -> int:
     """Move runs behind the fronts. A run that only waits for the one before it does not wait for the clock."""
     lanes = db.get_many(RUNS, [keys.lane_key(run["generation"]) for run in fronts]).values()
     change, when = "SET #from_ms = :latest", "attribute_not_exists(#shard) AND #from_ms > :latest"
@@ -252,7 +262,7 @@ def _pull_back_behind(db: Database, fronts: Sequence[Item], *, now_ms: int, wait
         if lane["front"] == lane["newest"]:
             continue
         for run in _runs_from(db, lane["generation"], lane["front"] + 1, limit=COUNTED_MAX):
-            moved = pulled_back(run["state"], Moment(run["from_ms"], None), now_ms=now_ms, waits=waits)
+            moved = pulled_back(run["state"], LeaseTimes(run["from_ms"], None), now_ms=now_ms, waits=waits)
             if moved is not None and "shard" not in run:
                 acts.append([update(RUNS, key_of(run), change, when=when, latest=moved.at_ms)])
     return sum(transact_acts(db, acts))
@@ -277,7 +287,7 @@ class Counts:
     count is remembered for a while.
     """
 
-    def __init__(self, db: Database, *, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, db: DynamoDatabase, *, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._db = db
         self._clock_s = clock_s
         self._known: tuple[float, OpenRuns] | None = None
@@ -315,8 +325,8 @@ class Counts:
         return self._db.count(RUNS, shard, limit=SHARD_COUNTED_MAX, index=READY_INDEX)
 
 
-def _count_fronts(db: Database, rows: Sequence[Item]) -> OpenRuns:
-    lanes = db.get_many(RUNS, [Key(row["pk"], keys.LANE) for row in rows]).values()
+def _count_fronts(db: DynamoDatabase, rows: Sequence[Item]) -> OpenRuns:
+    lanes = db.get_many(RUNS, [DynamoKey(row["pk"], keys.LANE) for row in rows]).values()
     fronts = fronts_of(db, lanes)
     out = sum(run["state"] == "out" for run in fronts.values())
     behind = sum(lane["newest"] - keys.behind_front(lane) + 2 for lane in lanes if lane["generation"] in fronts)
@@ -333,7 +343,7 @@ def _count_fronts(db: Database, rows: Sequence[Item]) -> OpenRuns:
     return OpenRuns(behind - out, out, oldest_ms, *starts_ms)
 
 
-def _first_behind(db: Database, lanes: Iterable[Item], fronts: Mapping[int, Item]) -> Iterable[Item]:
+def _first_behind(db: DynamoDatabase, lanes: Iterable[Item], fronts: Mapping[int, Item]) -> Iterable[Item]:
     """Return the run behind each front that is out."""
     item_keys = [
         keys.run_key(lane["generation"], keys.behind_front(lane))
@@ -348,7 +358,7 @@ def _times(run: Item) -> OpenTimes:
     return OpenTimes(run["state"], run["due_ms"], run["at"] if "at" in run else run["from_ms"])
 
 
-def _resting(db: Database, runs: Iterable[Item]) -> set[int]:
+def _resting(db: DynamoDatabase, runs: Iterable[Item]) -> set[int]:
     """Return the generations of these runs that do not start because their owner is disabled.
 
     A check whose monitor is gone starts, and ends at once; an outgoing run stays in its owner's queue.
@@ -365,6 +375,6 @@ def leases(store: MonitorParts, *, now_ms: int) -> Leases:
     """Count leases: fronts that the index has after now, and that are out when they are read."""
     db = store.db
     rows = _indexed(db, _open_shards(db), first_ms=now_ms + 1, last_ms=_FOREVER_MS, limit=FRONTS_MAX)
-    fronts = fronts_of(db, db.get_many(RUNS, [Key(row["pk"], keys.LANE) for row in rows]).values())
+    fronts = fronts_of(db, db.get_many(RUNS, [DynamoKey(row["pk"], keys.LANE) for row in rows]).values())
     ends = [int(run["at"]) for run in fronts.values() if run["state"] == "out" and run["at"] > now_ms]
     return Leases(len(ends), max(ends, default=None))

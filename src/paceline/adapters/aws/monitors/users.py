@@ -8,12 +8,12 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from paceline.adapters.aws.client.connect import attempts, busy
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.items import (
     ABSENT,
     Action,
+    DynamoKey,
     Item,
-    Key,
     check,
     delete,
     item_at,
@@ -100,7 +100,7 @@ def remove_user(store: MonitorParts, user_id: str) -> bool:
         actions = [
             delete(ITEMS, keys.user_key(user_id), when=believed, **mine),
             *_other_admin(store, item, None),
-            delete(ITEMS, Key(keys.USERS, user_id)),
+            delete(ITEMS, DynamoKey(keys.USERS, user_id)),
             put(ITEMS, fan),
             tally(user_id, users=-1, monitors=-item["monitors"]),
         ]
@@ -140,7 +140,7 @@ def add_token(store: MonitorParts, token: Token, *, tokens_max: int) -> TokenAdd
     raise busy(f"tokens of {token.user!r}")
 
 
-def _count_tokens(db: Database, owner: Item) -> int:
+def _count_tokens(db: DynamoDatabase, owner: Item) -> int:
     """Return the count in the user's item; an item of an earlier version has none, and they are counted."""
     if "tokens" in owner:
         return int(owner["tokens"])
@@ -207,7 +207,7 @@ def remove_token(store: MonitorParts, user_id: str, token_id: str) -> bool:
         number = owner["number"]
         actions = [
             delete(ITEMS, keys.token_key(token_id), when="#user = :user", user=number),
-            delete(ITEMS, Key(keys.tokens_of(number), token_id)),
+            delete(ITEMS, DynamoKey(keys.tokens_of(number), token_id)),
             _set_tokens(owner, _count_tokens(store.db, owner) - 1),
         ]
         if store.db.transact(actions).won:
@@ -266,9 +266,9 @@ def to_user(item: Item) -> User:
     )
 
 
-def _delete_tokens(db: Database, number: int) -> None:
+def _delete_tokens(db: DynamoDatabase, number: int) -> None:
     listed = db.walk(ITEMS, keys.tokens_of(number))
-    item_keys: Sequence[Key] = [key for row in listed for key in (keys.token_key(row["sk"]), key_of(row))]
+    item_keys: Sequence[DynamoKey] = [key for row in listed for key in (keys.token_key(row["sk"]), key_of(row))]
     db.write_many(delete(ITEMS, key) for key in item_keys)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from paceline.adapters.aws.client.database import Database
-from paceline.adapters.aws.client.items import Item, Key, padded
+from paceline.adapters.aws.client.database import DynamoDatabase
+from paceline.adapters.aws.client.items import DynamoKey, Item, padded
 from paceline.adapters.aws.client.tables import ITEMS, RUNS, SCHEDULERS
 from paceline.adapters.aws.monitors import keys
 from paceline.adapters.aws.monitors.parts import MonitorParts
@@ -40,12 +40,12 @@ def verify_monitors(store: MonitorParts) -> list[str]:
     return [problem for found in db.threads.fan_out(lambda part: part(db), parts) for problem in found]
 
 
-def _definition_problems(db: Database) -> list[str]:
+def _definition_problems(db: DynamoDatabase) -> list[str]:
     names = read_names(db)
     return [*_entry_problems(db, names), *_user_problems(db, names)]
 
 
-def read_names(db: Database, see: Callable[[Item], None] = lambda _monitor: None) -> Names:
+def read_names(db: DynamoDatabase, see: Callable[[Item], None] = lambda _monitor: None) -> Names:
     """Read the names. ``see`` is called with each definition."""
     names = Names({}, {}, set(), set())
     ours = " OR ".join(f"begins_with(#pk, :{kind})" for kind in ("user", "monitors", "changes"))
@@ -66,7 +66,7 @@ def read_names(db: Database, see: Callable[[Item], None] = lambda _monitor: None
 # -- entries
 
 
-def _entry_problems(db: Database, names: Names) -> Iterator[str]:
+def _entry_problems(db: DynamoDatabase, names: Names) -> Iterator[str]:
     """Yield definitions without an entry, and entries without a definition, unless a change is pending."""
     armed: set[int] = set()
     shown: Counter[str] = Counter()
@@ -84,7 +84,9 @@ def _entry_problems(db: Database, names: Names) -> Iterator[str]:
             yield from _entry_problem(db, shown, generation, number, monitor)
 
 
-def _entry_problem(db: Database, shown: Counter[str], generation: int, number: int, monitor_id: str) -> Iterator[str]:
+def _entry_problem(
+    db: DynamoDatabase, shown: Counter[str], generation: int, number: int, monitor_id: str
+) -> Iterator[str]:
     """Read a suspect again, all of it at once, and yield what is wrong with it."""
     monitor, change, entry = db.get_together(
         [
@@ -108,7 +110,7 @@ def _is_indexed(entry: Item) -> bool:
     )
 
 
-def _user_problems(db: Database, names: Names) -> list[str]:
+def _user_problems(db: DynamoDatabase, names: Names) -> list[str]:
     counted: dict[int, int] = dict.fromkeys(names.users, 0)
     for number, _ in names.monitors.values():
         if number in counted:
@@ -118,7 +120,7 @@ def _user_problems(db: Database, names: Names) -> list[str]:
     return [findings.MONITORS_MISCOUNTED.format(name) for name in wrong[:SHOWN_MAX]]
 
 
-def _is_counted(db: Database, name: str) -> bool:
+def _is_counted(db: DynamoDatabase, name: str) -> bool:
     """Return True if a user's number of monitors is right, or was changed while they were counted."""
     before = db.get(ITEMS, keys.user_key(name))
     if before is None:
@@ -130,7 +132,7 @@ def _is_counted(db: Database, name: str) -> bool:
 # -- runs
 
 
-def _run_problems(db: Database) -> list[str]:
+def _run_problems(db: DynamoDatabase) -> list[str]:
     """Check each lane while the scan passes it: items of one partition come one after the other."""
     problems: list[str] = []
     folded: dict[int, int] = {}
@@ -151,13 +153,13 @@ def _run_problems(db: Database) -> list[str]:
     return problems + [findings.ROLLUP_AHEAD.format(one) for one in ahead[:SHOWN_MAX] if _is_ahead(db, one)]
 
 
-def _is_ahead(db: Database, generation: int) -> bool:
+def _is_ahead(db: DynamoDatabase, generation: int) -> bool:
     """Read a roll-up and its lane again, both at once: a run may have been made and folded after the scan."""
     rollup, lane = db.get_together([(RUNS, keys.uptime_key(generation)), (RUNS, keys.lane_key(generation))])
     return rollup is not None and lane is not None and bool(rollup["counter"] > lane["newest"])
 
 
-def _still_wrong(db: Database, generation: int) -> list[str]:
+def _still_wrong(db: DynamoDatabase, generation: int) -> list[str]:
     """Read a lane's runs between two equal reads of lane and entry: then no run was made or settled in the meantime."""
     first, last = padded(0), padded(keys.COUNTER_MASK)
     for _ in range(3):
@@ -170,14 +172,14 @@ def _still_wrong(db: Database, generation: int) -> list[str]:
     return []
 
 
-def _lane_and_entry(db: Database, generation: int) -> tuple[Item | None, Item | None]:
+def _lane_and_entry(db: DynamoDatabase, generation: int) -> tuple[Item | None, Item | None]:
     lane, entry = db.get_together([(RUNS, keys.lane_key(generation)), (SCHEDULERS, keys.entry_key(generation))])
     return lane, entry
 
 
 def lane_problem(items: Iterable[Item], entry: Item | None = None) -> str | None:
     """Return what is wrong with a monitor's runs, in plain words; None if nothing is."""
-    found = {Key(item["pk"], item["sk"]).sk: item for item in items}
+    found = {DynamoKey(item["pk"], item["sk"]).sk: item for item in items}
     lane = found.pop(keys.LANE, None)
     runs = {item["counter"]: item for item in found.values()}
     if lane is None:

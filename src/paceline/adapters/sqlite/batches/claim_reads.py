@@ -55,7 +55,7 @@ _WAITING = f"""SELECT queue.k, queue.run, queue.state, {_DUE_MS}, {_DUE_MS}, {_W
                WHERE queue.state = 'waiting' AND queue.k >= ? AND queue.k < ? ORDER BY queue.k LIMIT ?"""  # noqa: S608
 
 
-class Run(NamedTuple):
+class OpenCallRun(NamedTuple):
     """An open run with its record as it is now. ``at_ms``: due time, next try, or end of the lease."""
 
     k: int
@@ -104,13 +104,13 @@ class ReadyProvider(NamedTuple):
         return Pace(self.rate_us, self.paced_ms, self.closed_until_ms, self.failures, bool(self.staggered))
 
     @property
-    def head(self) -> Run | None:
+    def head(self) -> OpenCallRun | None:
         if self.k is None:
             return None
         due_ms = due_ms_of(self.k)
         wants = (self.attempt, self.lost, self.record, self.record_provider, self.active)
         texts = (self.endpoint, self.body, self.options)
-        return Run(self.k, self.run, "waiting", due_ms, due_ms, *wants, *texts)
+        return OpenCallRun(self.k, self.run, "waiting", due_ms, due_ms, *wants, *texts)
 
 
 class Days(dict[int, DayFacts]):
@@ -155,14 +155,14 @@ def paces_of(db: Connection, providers: Iterable[int]) -> tuple[dict[int, Pace],
     return {provider: Pace(*pace) for provider, _, *pace in rows}, {provider: ready for provider, ready, *_ in rows}
 
 
-def held_of(db: Connection, provider: int) -> list[Run]:
+def held_of(db: Connection, provider: int) -> list[OpenCallRun]:
     """Return all runs of a provider that are out or in back-off, in due order."""
-    return [Run._make(row) for row in db.execute(_HELD, (*provider_bounds(provider), HELD_MAX))]
+    return [OpenCallRun._make(row) for row in db.execute(_HELD, (*provider_bounds(provider), HELD_MAX))]
 
 
-def waiting_of(db: Connection, provider: int, *, limit: int) -> list[Run]:
+def waiting_of(db: Connection, provider: int, *, limit: int) -> list[OpenCallRun]:
     """Return a provider's first waiting runs, in due order."""
-    return [Run._make(row) for row in db.execute(_WAITING, (*provider_bounds(provider), limit))]
+    return [OpenCallRun._make(row) for row in db.execute(_WAITING, (*provider_bounds(provider), limit))]
 
 
 def provider_queue(db: Connection, number: int, policy: Policy, *, limit: int) -> ProviderQueue:

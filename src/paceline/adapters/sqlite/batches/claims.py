@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from paceline.adapters.sqlite.batches.claim_reads import (
     Days,
+    OpenCallRun,
     ReadyProvider,
-    Run,
     backlog_of,
     held_of,
     predecessor_of,
@@ -17,7 +17,7 @@ from paceline.adapters.sqlite.batches.claim_reads import (
     ready_providers,
     waiting_of,
 )
-from paceline.adapters.sqlite.batches.providers import Policies
+from paceline.adapters.sqlite.batches.providers import SqlitePolicyCache
 from paceline.adapters.sqlite.batches.unwanted_runs import UnwantedRuns
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.monitors.entries import integers
@@ -33,7 +33,9 @@ TAKEN_OUT_MAX = 500
 """Waiting runs of a provider that one pass removes from its queue at most."""
 
 
-def claim(db: Connection, policies: Policies, *, now_ms: int, runs_max: int, lease_ms: int) -> list[ClaimedCall]:
+def claim(
+    db: Connection, policies: SqlitePolicyCache, *, now_ms: int, runs_max: int, lease_ms: int
+) -> list[ClaimedCall]:
     claiming = _Claiming(db, policies, now_ms=now_ms, lease_ms=lease_ms)
     passes = []
     divided = False
@@ -53,7 +55,7 @@ def claim(db: Connection, policies: Policies, *, now_ms: int, runs_max: int, lea
 
 def claim_for_worker(
     db: Connection,
-    policies: Policies,
+    policies: SqlitePolicyCache,
     provider: int,
     *,
     now_ms: int,
@@ -93,7 +95,7 @@ class _Queue(NamedTuple):
 
     ready: ReadyProvider
     known: KnownPolicy
-    held: list[Run]
+    held: list[OpenCallRun]
 
 
 class _Claiming:
@@ -103,7 +105,7 @@ class _Claiming:
     """
 
     def __init__(
-        self, db: Connection, policies: Policies, *, now_ms: int, lease_ms: int, only: int | None = None
+        self, db: Connection, policies: SqlitePolicyCache, *, now_ms: int, lease_ms: int, only: int | None = None
     ) -> None:
         self.claimed: list[ClaimedCall] = []
         self.refused = False
@@ -199,10 +201,10 @@ class _Claiming:
         else:
             self._paces.append((ready_ms, after.rate_us, after.paced_ms, after.staggered, ready.provider))
 
-    def _is_only(self, runs: Sequence[Run], start: FirstRun) -> bool:
+    def _is_only(self, runs: Sequence[OpenCallRun], start: FirstRun) -> bool:
         return any(run.k == start.handle and run.run == self._only for run in runs)
 
-    def _first_runs(self, queue: _Queue, *, runs_max: int) -> list[Run]:
+    def _first_runs(self, queue: _Queue, *, runs_max: int) -> list[OpenCallRun]:
         """Return a provider's runs that are out or in back-off, and the first waiting ones, one for each free place."""
         ready, known, held = queue
         places = known.policy.max_in_flight - len(held)
@@ -234,7 +236,7 @@ class _Claiming:
         self._ready.clear()
         self._paces.clear()
 
-    def _start(self, runs: Sequence[Run], starts: Sequence[FirstRun], known: KnownPolicy) -> int:
+    def _start(self, runs: Sequence[OpenCallRun], starts: Sequence[FirstRun], known: KnownPolicy) -> int:
         """Lease the runs that start. Return when the first of the leases ends."""
         handles = {start.handle for start in starts}
         first_ms = NEVER_MS
@@ -264,7 +266,7 @@ class _Claiming:
             )
         return first_ms
 
-    def _backlog(self, runs: Sequence[Run], front: Sequence[FirstRun]) -> Backlog | None:
+    def _backlog(self, runs: Sequence[OpenCallRun], front: Sequence[FirstRun]) -> Backlog | None:
         """Return the backlog behind the first late run; None if no run is late."""
         late = first_late(front, now_ms=self._now_ms)
         if late is None:
@@ -278,7 +280,7 @@ class _Claiming:
             if verdict is not None:
                 self._unwanted.add(run, verdict)
 
-    def _facts(self, run: Run) -> RunFacts:
+    def _facts(self, run: OpenCallRun) -> RunFacts:
         record_provider = run.record_provider if run.active else None
         after = parse_options(run.options).after
         before = None

@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from paceline.adapters.sqlite.batches.free_keys import free_keys
-from paceline.adapters.sqlite.batches.providers import Policies
+from paceline.adapters.sqlite.batches.providers import SqlitePolicyCache
 from paceline.adapters.sqlite.batches.results import runs_by_key
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.kept_counts import add
@@ -36,7 +36,7 @@ from paceline.core.batches.run_keys import (
 from paceline.core.batches.values import CallRun, DeadChoice
 
 
-class Dead(NamedTuple):
+class DeadLetterRow(NamedTuple):
     """A dead letter. ``sent``: the provider it was sent to; ``named``: the one that its record names now.
 
     Each is None if that provider was removed; ``named`` also if the record was deleted.
@@ -75,7 +75,9 @@ def dead(db: Connection, choice: DeadChoice, *, after: int, limit: int) -> tuple
     return [by_run[item.run] for item in page], page[-1].k if len(found) > limit else None
 
 
-def redrive(db: Connection, policies: Policies, choice: DeadChoice, *, gap_ms: int, now_ms: int, limit: int) -> int:
+def redrive(
+    db: Connection, policies: SqlitePolicyCache, choice: DeadChoice, *, gap_ms: int, now_ms: int, limit: int
+) -> int:
     dead = (item for item in _chosen(db, choice) if item.ended_ms <= now_ms)
     wanted = ((target, item) for item in dead if (target := item.target) is not None)
     pairs = sorted(islice(wanted, limit), key=lambda pair: (pair[0], pair[1].k & TIME_MASK))
@@ -99,7 +101,13 @@ def discard(db: Connection, choice: DeadChoice, *, limit: int) -> int:
 
 
 def _redrive_at(
-    db: Connection, policies: Policies, provider: int, items: Sequence[Dead], *, gap_ms: int, now_ms: int
+    db: Connection,
+    policies: SqlitePolicyCache,
+    provider: int,
+    items: Sequence[DeadLetterRow],
+    *,
+    gap_ms: int,
+    now_ms: int,
 ) -> None:
     _, policy = policies.policy(db, provider)
     gap_ms = redrive_gap_ms(gap_ms, policy)
@@ -118,7 +126,7 @@ def _redrive_at(
     )
 
 
-def _chosen(db: Connection, choice: DeadChoice, *, after: int = 0) -> Iterator[Dead]:
+def _chosen(db: Connection, choice: DeadChoice, *, after: int = 0) -> Iterator[DeadLetterRow]:
     """Yield dead letters in chunks. Each chunk is read whole before it is used, because the caller may change rows."""
     bounds = _bounds(db, choice)
     days = _days(db, choice)
@@ -128,7 +136,9 @@ def _chosen(db: Connection, choice: DeadChoice, *, after: int = 0) -> Iterator[D
     handles = integers(choice.handles) if choice.handles is not None else None
     while True:
         statement, more = (_ALL, ()) if handles is None else (_NAMED, (handles,))
-        rows = [Dead._make(row) for row in db.execute(statement, (after, beyond, CHUNK_ROWS, *more)).fetchall()]
+        rows = [
+            DeadLetterRow._make(row) for row in db.execute(statement, (after, beyond, CHUNK_ROWS, *more)).fetchall()
+        ]
         for item in rows:
             if days is None or item.run >> RECORD_BITS in days:
                 yield item

@@ -69,7 +69,7 @@ def batches(db: Connection, *, after: str, limit: int) -> list[Batch]:
 def put_records(db: Connection, batch: Batch, records: Sequence[RecordSpec], *, now_ms: int) -> list[RecordPut]:
     if db.execute("SELECT deleting_ms IS NULL FROM batch WHERE id = ?", (batch.number,)).get != 1:
         return ["no_batch"] * len(records)
-    page = _Page(db, batch, records, now_ms=now_ms)
+    page = _RecordWrites(db, batch, records, now_ms=now_ms)
     results = page.insert_all(records) or page.judge_all(records)
     page.write(db)
     return results
@@ -132,7 +132,7 @@ def remove_record(db: Connection, batch: Batch, name: str) -> bool:
     return bool(row)
 
 
-class _Page:
+class _RecordWrites:
     """Records judged one by one against the stored ones, and written together."""
 
     def __init__(self, db: Connection, batch: Batch, records: Sequence[RecordSpec], *, now_ms: int) -> None:

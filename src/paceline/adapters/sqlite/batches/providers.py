@@ -24,7 +24,7 @@ from paceline.core.batches.run_keys import NEVER_MS, due_ms_of, provider_bounds
 from paceline.core.batches.values import WAITING_MAX, ProviderPut, ProviderStanding, PutProvider
 
 
-class Policies:
+class SqlitePolicyCache:
     """A cache of policies by provider number.
 
     The revision is read each time, so an edit by any process counts at once.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from paceline.adapters.sqlite.batches.claim_reads import paces_of
-from paceline.adapters.sqlite.batches.providers import Policies
+from paceline.adapters.sqlite.batches.providers import SqlitePolicyCache
 from paceline.adapters.sqlite.batches.unwanted_runs import end
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.monitors.entries import integers
@@ -26,7 +26,7 @@ _NEXT_MS = f"""coalesce((SELECT iif(due_ms <= ?1, due_ms, min(due_ms, coalesce((
                         ({_HELD_MS}), {NEVER_MS})"""  # noqa: S608
 
 
-def settle(db: Connection, policies: Policies, settlements: Sequence[CallSettlement]) -> list[bool]:
+def settle(db: Connection, policies: SqlitePolicyCache, settlements: Sequence[CallSettlement]) -> list[bool]:
     """Record the settlements that count. Fast path of core.batches.settle.counts: no value is made for each run."""
     rows = db.execute(
         "SELECT k, attempt, at_ms, run FROM carray(?) AS asked JOIN queue ON queue.k = asked.value WHERE state = 'out'",
@@ -53,7 +53,7 @@ class _Settling:
     ``involved`` are the providers whose pace must be read for that. For all others it is enough to write.
     """
 
-    def __init__(self, db: Connection, policies: Policies, involved: Collection[int]) -> None:
+    def __init__(self, db: Connection, policies: SqlitePolicyCache, involved: Collection[int]) -> None:
         self._db = db
         self._paces, self._ready = paces_of(db, involved) if involved else ({}, {})
         self._known = policies.of(db, list(involved)) if involved else {}
@@ -140,7 +140,7 @@ def extend(db: Connection, handle: int, attempt: int, *, until_ms: int, now_ms: 
     return extended
 
 
-def pull_back(db: Connection, policies: Policies, *, now_ms: int, wait_ms_max: int) -> int:
+def pull_back(db: Connection, policies: SqlitePolicyCache, *, now_ms: int, wait_ms_max: int) -> int:
     """Pull back times that lie in the future.
 
     Fast path of core.batches.settle.pulled_back: statements move the runs, and paces are moved one by one.
@@ -162,7 +162,7 @@ def pull_back(db: Connection, policies: Policies, *, now_ms: int, wait_ms_max: i
     return moved + _pull_back_paces(db, policies, now_ms=now_ms, wait_ms_max=wait_ms_max)
 
 
-def _pull_back_paces(db: Connection, policies: Policies, *, now_ms: int, wait_ms_max: int) -> int:
+def _pull_back_paces(db: Connection, policies: SqlitePolicyCache, *, now_ms: int, wait_ms_max: int) -> int:
     rows = db.execute(
         """SELECT provider, rate_us, paced_ms, closed_until_ms, failures, staggered FROM pace
            WHERE rate_us > ?1 * 1000 OR paced_ms > ?1 OR closed_until_ms > ?1""",

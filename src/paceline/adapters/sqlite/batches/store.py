@@ -8,7 +8,7 @@ from paceline.adapters.sqlite.batches import claim_reads, claims, dead_letters, 
 from paceline.adapters.sqlite.batches import days as days_sql
 from paceline.adapters.sqlite.batches import providers as providers_sql
 from paceline.adapters.sqlite.batches import settlements as settlements_sql
-from paceline.adapters.sqlite.database import Database
+from paceline.adapters.sqlite.database import SqliteDatabase
 from paceline.adapters.sqlite.methods import cached_peeks, peeks, reads, writes
 from paceline.core.batches.calls import CallSettlement
 from paceline.core.batches.values import ClaimedCall, DeadChoice
@@ -17,8 +17,8 @@ from paceline.core.batches.values import ClaimedCall, DeadChoice
 class SqliteBatchStore:
     """Fills ``ports.BatchStore``."""
 
-    _db: Database
-    _policies: providers_sql.Policies
+    _db: SqliteDatabase
+    _policies: providers_sql.SqlitePolicyCache
 
     # -- providers
 

@@ -8,7 +8,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Any
 
-from paceline.adapters.sqlite.batches.claim_reads import Days, Run
+from paceline.adapters.sqlite.batches.claim_reads import Days, OpenCallRun
 from paceline.adapters.sqlite.batches.definitions import wake
 from paceline.adapters.sqlite.batches.free_keys import free_keys
 from paceline.adapters.sqlite.database import Connection
@@ -30,9 +30,9 @@ class UnwantedRuns:
         self._now_ms = now_ms
         self._ended: list[tuple[Any, ...]] = []
         self._aside: list[tuple[int, int, int, int, int]] = []
-        self._moved: list[tuple[int, Run, str]] = []
+        self._moved: list[tuple[int, OpenCallRun, str]] = []
 
-    def add(self, run: Run, verdict: Unwanted) -> None:
+    def add(self, run: OpenCallRun, verdict: Unwanted) -> None:
         if isinstance(verdict, End):
             dead = 1 if verdict.state in DEAD_STATES else 0
             texts = (None, self._now_ms, None, None, verdict.reason, None)

@@ -48,7 +48,7 @@ def read_facts(db: Connection) -> Iterator[Fact]:
 
 def _generation(generation: int, rows: Iterator[Row], positions: dict[int, int]) -> Iterator[Fact]:
     """Yield the facts of one generation. Runs need not be kept: its own fact is complete before the first of them."""
-    defined, changed, told = (), False, False
+    defined, changed, yielded = (), False, False
     for row in rows:
         kind = row[1]
         if kind == 0:
@@ -56,11 +56,11 @@ def _generation(generation: int, rows: Iterator[Row], positions: dict[int, int])
         elif kind == 1:
             changed = True
         else:
-            if not told:
+            if not yielded:
                 yield _monitor(generation, defined, changed=changed)
-                told = True
+                yielded = True
             yield _entry(generation, row) if kind == 2 else _run(row, positions)
-    if not told:
+    if not yielded:
         yield _monitor(generation, defined, changed=changed)
 
 

@@ -24,7 +24,7 @@ from paceline.core.jobs.accounts import (
     put_account,
 )
 from paceline.core.jobs.atlas import MeterName
-from paceline.core.jobs.meters import NEVER_MS, CreditBalance, Meter, Reading, Release, read_balance, sync
+from paceline.core.jobs.meters import NEVER_MS, CreditBalance, Meter, MeterRelease, Reading, read_balance, sync
 from paceline.core.jobs.names import key_id, key_number
 from paceline.core.jobs.pool import Account, Barred
 
@@ -270,8 +270,8 @@ def _balance(db: Connection, name: str) -> CreditBalance | None:
     return _balance_of(*row)
 
 
-def _balance_of(told: int | None, free: int | None, read_ms: int) -> CreditBalance | None:
-    return None if free is None else CreditBalance(free, told, read_ms)
+def _balance_of(reported: int | None, free: int | None, read_ms: int) -> CreditBalance | None:
+    return None if free is None else CreditBalance(free, reported, read_ms)
 
 
 def _write_balance(db: Connection, name: str, balance: CreditBalance) -> None:
@@ -319,7 +319,7 @@ def _with_releases(db: Connection, slots: Meter, number: int, *, now_ms: int, un
            WHERE slot = 1 AND account = ?2 AND expected_ms <= ?3 GROUP BY 1 ORDER BY 1""",
         (now_ms, number, until_ms),
     )
-    return msgspec.structs.replace(slots, releases=tuple(Release(*row) for row in rows))
+    return msgspec.structs.replace(slots, releases=tuple(MeterRelease(*row) for row in rows))
 
 
 def _key(row: tuple[Any, ...]) -> values.StoredKey:

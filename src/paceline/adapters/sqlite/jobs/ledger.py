@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from paceline.adapters.sqlite.database import Connection
-from paceline.core.jobs.meters import Hold, Meter, Posting, Release, Short, Window, close, expire, refund, take
+from paceline.core.jobs.meters import Hold, Meter, MeterRelease, Posting, Short, Window, close, expire, refund, take
 
 
 def ensure_meter(db: Connection, name: str, *, window: Window, limit: int) -> int:
@@ -103,14 +103,14 @@ def _open_lines(db: Connection, hold: int) -> dict[str, int]:
     return {str(meter): amount for meter, amount in rows}
 
 
-def _releases(db: Connection, number: int, until_ms: int) -> tuple[Release, ...]:
+def _releases(db: Connection, number: int, until_ms: int) -> tuple[MeterRelease, ...]:
     rows = db.execute(
         "SELECT at_ms, amount FROM release WHERE meter = ? AND at_ms <= ? ORDER BY at_ms", (number, until_ms)
     )
-    return tuple(Release(*row) for row in rows)
+    return tuple(MeterRelease(*row) for row in rows)
 
 
-def _meter(row: Sequence[Any], releases: tuple[Release, ...]) -> Meter:
+def _meter(row: Sequence[Any], releases: tuple[MeterRelease, ...]) -> Meter:
     number, limit, window, spent, held, foreign, read_ms = row
     return Meter(str(number), limit, window, spent, held, releases, foreign, read_ms)
 

@@ -19,11 +19,11 @@ from paceline.core.jobs.send_order import QueuedUser, Turn, next_turns
 from paceline.core.jobs.upkeep import next_send_ms
 from paceline.core.jobs.values import (
     Busy,
-    Ended,
-    Ending,
+    EndResult,
     EndState,
     HeldState,
-    Progress,
+    MeasurementEnd,
+    MeasurementProgress,
     RefusalEffect,
     SendCounts,
     SendOutcome,
@@ -34,7 +34,7 @@ TURNS_PAGE = 64
 """Users that are read together from the queue of users."""
 
 
-class _Out(NamedTuple):
+class _SentRow(NamedTuple):
     """A measurement that is sent or followed, with the fields that a transition needs."""
 
     handle: int
@@ -280,13 +280,13 @@ def holding(db: Connection, state: HeldState, *, after: int, limit: int) -> list
     return [jobs.stored_measurement(db, row) for row in rows]
 
 
-def note_progress(db: Connection, progress: Sequence[Progress]) -> list[bool]:
+def note_progress(db: Connection, progress: Sequence[MeasurementProgress]) -> list[bool]:
     won = []
     for one in progress:
         there = _out(db, one.handle, one.attempt, transitions.RUNNING) is not None
         won.append(there)
         if there:
-            pairs = zip_longest(jobs.atlas_of(db, one.handle)[: len(one.told)], one.told, one.scheduled)
+            pairs = zip_longest(jobs.atlas_of(db, one.handle)[: len(one.reported)], one.reported, one.scheduled)
             after = (transitions.with_progress(*pair) for pair in pairs)
             db.executemany(
                 """UPDATE atlas_measurement SET status = ?, delivered = ?, scheduled = ?
@@ -298,7 +298,7 @@ def note_progress(db: Connection, progress: Sequence[Progress]) -> list[bool]:
     return won
 
 
-def end(db: Connection, endings: Sequence[Ending], *, now_ms: int) -> list[Ended]:
+def end(db: Connection, endings: Sequence[MeasurementEnd], *, now_ms: int) -> list[EndResult]:
     return [_end_sent(db, ending, now_ms=now_ms) for ending in endings]
 
 
@@ -371,7 +371,7 @@ def _usable(db: Connection, account: str, key: int, *, now_ms: int) -> tuple[int
     return tuple(numbers) if usable else None
 
 
-def _out(db: Connection, handle: int, attempt: int, states: Collection[str]) -> _Out | None:
+def _out(db: Connection, handle: int, attempt: int, states: Collection[str]) -> _SentRow | None:
     row: tuple[Any, ...] | None = db.execute(
         """SELECT measurement.id, attempt, measurement.owner, state, stopping, lookups, account, "key", job.meter,
                   credits, results, concurrent, daily_credits, daily_results
@@ -381,10 +381,10 @@ def _out(db: Connection, handle: int, attempt: int, states: Collection[str]) -> 
     ).fetchone()
     if row is None or row[3] not in states:
         return None
-    return _Out._make((*row[:9], Cost(*row[9:])))
+    return _SentRow._make((*row[:9], Cost(*row[9:])))
 
 
-def _note_sent(db: Connection, out: _Out, atlas_ids: tuple[int, ...], *, now_ms: int) -> None:
+def _note_sent(db: Connection, out: _SentRow, atlas_ids: tuple[int, ...], *, now_ms: int) -> None:
     assert len(atlas_ids) == out.cost.concurrent
     body, intent_ms = db.execute("SELECT body, intent_ms FROM measurement WHERE id = ?", (out.handle,)).fetchone()
     measurement = parse_stored_measurement(body)
@@ -401,7 +401,7 @@ def _note_sent(db: Connection, out: _Out, atlas_ids: tuple[int, ...], *, now_ms:
     accounts.clear_effects(db, account_number=out.account, targets=targets_of(measurement), now_ms=now_ms)
 
 
-def _refund_account(db: Connection, out: _Out, *, now_ms: int) -> None:
+def _refund_account(db: Connection, out: _SentRow, *, now_ms: int) -> None:
     ledger.refund_all(db, hold_of(out.handle, out.attempt), now_ms=now_ms)
     accounts.move_balance(db, out.account, out.cost.daily_credits)
 
@@ -413,20 +413,20 @@ def _end_unsent(db: Connection, handle: int, end: transitions.EndsUnsent, *, now
     db.execute('UPDATE measurement SET slot = 0, account = NULL, "key" = NULL WHERE id = ?', (handle,))
 
 
-def _end_sent(db: Connection, ending: Ending, *, now_ms: int) -> Ended:
+def _end_sent(db: Connection, ending: MeasurementEnd, *, now_ms: int) -> EndResult:
     out = _out(db, ending.handle, ending.attempt, transitions.RUNNING)
     if out is None:
-        return Ended(won=False)
+        return EndResult(won=False)
     owners = {out.meter: ending.credits}
     overrun = ledger.close_lines(db, hold_of(out.handle, OWNERS_HOLD), owners, now_ms=now_ms)
     beyond = overrun.get(out.meter, 0)
     _record_end(db, out.handle, ending.state, ending.reason, settled=ending.credits - beyond, now_ms=now_ms)
     if ending.frees_slot:
         _let_account_go(db, out, ending.credits, ending.results, now_ms=now_ms)
-    return Ended(won=True, overrun=beyond)
+    return EndResult(won=True, overrun=beyond)
 
 
-def _let_account_go(db: Connection, out: _Out, credits_spent: int, results: int, *, now_ms: int) -> None:
+def _let_account_go(db: Connection, out: _SentRow, credits_spent: int, results: int, *, now_ms: int) -> None:
     """Settle what the account holds for the measurement, and free its slot."""
     row = db.execute("SELECT concurrent, results, credits FROM account WHERE id = ?", (out.account,)).fetchone()
     settled = transitions.account_actual(out.cost, credits_spent=credits_spent, results=results)

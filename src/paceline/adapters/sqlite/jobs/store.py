@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paceline.adapters.sqlite.database import Database
+from paceline.adapters.sqlite.database import SqliteDatabase
 from paceline.adapters.sqlite.jobs import accounts as accounts_sql
 from paceline.adapters.sqlite.jobs import jobs as jobs_sql
 from paceline.adapters.sqlite.jobs import sends, upkeep
@@ -14,7 +14,7 @@ from paceline.core.jobs.values import Busy, StoredMeasurement
 class SqliteJobStore:
     """Fills ``ports.JobStore``."""
 
-    _db: Database
+    _db: SqliteDatabase
 
     # -- accounts and keys
 

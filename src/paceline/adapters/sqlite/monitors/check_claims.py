@@ -16,14 +16,21 @@ from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.keys import CHECKS_LANE, LANE_BITS, NEVER_MS
 from paceline.adapters.sqlite.monitors.definitions import last_change
 from paceline.adapters.sqlite.monitors.entries import integers
-from paceline.adapters.sqlite.monitors.outgoing_claims import CLEAR, OPEN_FACTS, OWNER, Candidate, Leases, check_of
+from paceline.adapters.sqlite.monitors.outgoing_claims import (
+    CLEAR,
+    OPEN_FACTS,
+    OWNER,
+    Candidate,
+    ClaimDecisions,
+    check_of,
+)
 from paceline.adapters.sqlite.monitors.owner_queues import looked_max
 from paceline.adapters.sqlite.monitors.runs import count_out, out_of
 from paceline.core.monitors.checks import Check
 from paceline.core.monitors.claim import may_start
 from paceline.core.monitors.places import Places, Seats
 from paceline.core.monitors.values import Claimed
-from paceline.core.monitors.waiting_checks import Chosen, Rank, Waiting
+from paceline.core.monitors.waiting_checks import Chosen, Rank, WaitingChecks
 
 ASIDE_MS = 30_000
 """After this time any process may start a run that left the queue without starting. The process that set it aside
@@ -39,7 +46,7 @@ KNOWN_MAX = 100_000
 """Monitors that a process remembers, so that it need not read their names and checks for each run."""
 ROUNDS_MAX = 64
 """Rounds of choosing in one claim: if chosen runs are gone, or are only parked, others are chosen."""
-TOLD_MS, TOLD_MAX = 250, 1_024
+REASONS_MS, REASONS_MAX = 250, 1_024
 """The reasons why checks wait are written at most this often, for at most this many owners."""
 
 _BEGIN = CHECKS_LANE << LANE_BITS
@@ -75,15 +82,15 @@ class CheckQueue:
 
     def forget(self) -> None:
         """Start like a new process, after a claim that was not committed."""
-        self._waiting = Waiting()
+        self._waiting = WaitingChecks()
         self._seen = -1
         """Runs up to this number were read."""
         self._order: dict[int, None] = {}
         """Waiting runs that were never set aside, in queue order; the stored position is before the first."""
         self._aside: set[int] = set()
         """Waiting runs that were set aside."""
-        self._told: dict[tuple[str, str], str] = {}
-        self._told_ms = -TOLD_MS
+        self._written_reasons: dict[tuple[str, str], str] = {}
+        self._reasons_ms = -REASONS_MS
         self._last: Rank = (0, 0)
         """The highest rank of a run that was read."""
         self._known: dict[int, Known] = {}
@@ -104,7 +111,7 @@ class CheckQueue:
         if self._seen < 0:
             db.execute("DELETE FROM check_wait")
         self._seen = max(self._seen, position)
-        seats, leases = Seats(runs_max, places), Leases(now_ms=now_ms, lease_ms=lease_ms)
+        seats, leases = Seats(runs_max, places), ClaimDecisions(now_ms=now_ms, lease_ms=lease_ms)
         back = self._read_back(db, leases, limit=looked_max(runs_max)) if ready_ms <= now_ms else []
         self._line_up(db, [run for run in back if run[0] not in self._aside], self._read_new(db, tail))
         self._aside.update([run[0] for run in back])
@@ -118,10 +125,10 @@ class CheckQueue:
                 break
         self._set_aside(db, back, now_ms=now_ms)
         self._move_on(db, now_ms=now_ms, position=position, tail=tail, ready_ms=ready_ms)
-        self._tell(db, seats, now_ms=now_ms)
+        self._write_reasons(db, seats, now_ms=now_ms)
         return claimed
 
-    def _read_back(self, db: Connection, leases: Leases, *, limit: int) -> list[Run]:
+    def _read_back(self, db: Connection, leases: ClaimDecisions, *, limit: int) -> list[Run]:
         """Read runs that come back: retries, expired leases, caught-up and unparked runs, those others set aside.
 
         Return those that may start; the others are parked or held.
@@ -199,7 +206,7 @@ class CheckQueue:
             place = self._pairs.setdefault((owner, target), (owner, target))
             known[generation] = (place, revision, monitor, check, attempts)
 
-    def _start(self, db: Connection, chosen: Sequence[Chosen], leases: Leases, seats: Seats) -> None:
+    def _start(self, db: Connection, chosen: Sequence[Chosen], leases: ClaimDecisions, seats: Seats) -> None:
         """Lease the chosen runs that still wait: some may have been claimed elsewhere or ended in the meantime."""
         if not chosen:
             return
@@ -219,7 +226,7 @@ class CheckQueue:
             if run[0] not in started:
                 seats.take(owner, target, -1)
 
-    def _lease_plain(self, db: Connection, runs: list[Run], handles: list[int], leases: Leases) -> None:
+    def _lease_plain(self, db: Connection, runs: list[Run], handles: list[int], leases: ClaimDecisions) -> None:
         """Lease runs that may simply start, which are nearly all. Fast path of core.monitors.claim.may_start."""
         until_ms = leases.until_ms
         if (change := last_change(db)) != self._change:
@@ -295,19 +302,21 @@ class CheckQueue:
         if (reached, next_ms) != (position, ready_ms):
             db.execute("UPDATE lane SET position = ?, ready_ms = ? WHERE id = ?", (reached, next_ms, CHECKS_LANE))
 
-    def _tell(self, db: Connection, seats: Seats, *, now_ms: int) -> None:
+    def _write_reasons(self, db: Connection, seats: Seats, *, now_ms: int) -> None:
         """Write the reasons why checks wait, for those who ask."""
-        if not (self._told or self._waiting) or (self._told and abs(now_ms - self._told_ms) < TOLD_MS):
+        if not (self._written_reasons or self._waiting) or (
+            self._written_reasons and abs(now_ms - self._reasons_ms) < REASONS_MS
+        ):
             return
-        reasons = self._waiting.reasons(seats, limit=TOLD_MAX)
-        gone = [key for key in self._told if key not in reasons]
-        news = [(*key, reason) for key, reason in reasons.items() if self._told.get(key) != reason]
+        reasons = self._waiting.reasons(seats, limit=REASONS_MAX)
+        gone = [key for key in self._written_reasons if key not in reasons]
+        changed = [(*key, reason) for key, reason in reasons.items() if self._written_reasons.get(key) != reason]
         db.executemany("DELETE FROM check_wait WHERE owner = ? AND target = ?", gone)
-        db.executemany("INSERT OR REPLACE INTO check_wait (owner, target, reason) VALUES (?, ?, ?)", news)
-        self._told, self._told_ms = reasons, now_ms
+        db.executemany("INSERT OR REPLACE INTO check_wait (owner, target, reason) VALUES (?, ?, ?)", changed)
+        self._written_reasons, self._reasons_ms = reasons, now_ms
 
 
-def _judge(db: Connection, handles: Sequence[int], leases: Leases) -> None:
+def _judge(db: Connection, handles: Sequence[int], leases: ClaimDecisions) -> None:
     """Lease, park or hold runs that a claim looked at before or that may not start now."""
     rows = db.execute(
         f"""SELECT {OPEN_FACTS}, EXISTS (SELECT 1 FROM outcome WHERE outcome.handle = run.handle)

@@ -11,7 +11,7 @@ from paceline.adapters.sqlite.database import Connection
 from paceline.core.monitors.checks import DEFAULT_QUEUE
 from paceline.core.monitors.definition import Monitor, encode_spec
 from paceline.core.monitors.load import load_of
-from paceline.core.monitors.put import Limits, NewFacts, OwnerFacts, decide_put, decide_remove
+from paceline.core.monitors.put import NewFacts, OwnerFacts, OwnerLimits, decide_put, decide_remove
 from paceline.core.monitors.stored import StoredMonitor, read_spec
 from paceline.core.monitors.values import PutMonitor, PutResult, RemoveMonitor, RemoveResult
 
@@ -35,7 +35,7 @@ def last_change(db: Connection) -> int:
 def put(
     db: Connection, puts: Sequence[PutMonitor], *, monitors_max: int, firings_max: int = 0, now_ms: int
 ) -> list[PutResult]:
-    batch = _Batch(db, puts, Limits(monitors_max, firings_max), now_ms=now_ms)
+    batch = _Batch(db, puts, OwnerLimits(monitors_max, firings_max), now_ms=now_ms)
     results = [batch.judge(item) for item in puts]
     batch.write(db)
     return results
@@ -88,7 +88,7 @@ def monitors(db: Connection, owner: str, *, after: str, limit: int) -> list[Moni
 class _Batch:
     """Puts judged one by one against the stored monitors, and written together."""
 
-    def __init__(self, db: Connection, puts: Sequence[PutMonitor], limits: Limits, *, now_ms: int) -> None:
+    def __init__(self, db: Connection, puts: Sequence[PutMonitor], limits: OwnerLimits, *, now_ms: int) -> None:
         self._limits = limits
         self._owners = _owners(db, {item.owner for item in puts})
         self._current = _current(db, puts, self._owners)

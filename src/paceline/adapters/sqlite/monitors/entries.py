@@ -32,7 +32,7 @@ from paceline.core.monitors.stored import StoredMonitor
 from paceline.core.monitors.values import Change, Reacted, Scheduler
 
 
-class Place(NamedTuple):
+class DueRow(NamedTuple):
     """A row of the due table."""
 
     k: int
@@ -59,7 +59,7 @@ _DUE = f"""SELECT k & {GENERATION_MASK}, counter, revision, (k >> {GENERATION_BI
 # -- reading
 
 
-def locate(db: Connection, cadences: Cadences, generations: Sequence[int], *, now_ms: int) -> dict[int, Place]:
+def locate(db: Connection, cadences: Cadences, generations: Sequence[int], *, now_ms: int) -> dict[int, DueRow]:
     """Find due rows by generation without an index: an entry's grid tells where its row must be.
 
     If it is not there, it is overdue, and the overdue rows are searched. Only after the clock was set back can it
@@ -295,7 +295,7 @@ def _guesses(generation: int, cadence: Cadence, base_ms: int, lead_ms: int, now_
     return [slot << GENERATION_BITS | generation for slot in slots]
 
 
-def _places(db: Connection, condition: str, bindings: tuple[Any, ...]) -> dict[int, Place]:
+def _places(db: Connection, condition: str, bindings: tuple[Any, ...]) -> dict[int, DueRow]:
     rows = db.execute(
         f"""SELECT due.k, due.counter, due.revision, due.cadence, due.lane, due.last_run,
                    iif(extra.handle IS NULL, run.due_ms, extra.last_due_ms), due.overlapped, lane.queue,
@@ -306,7 +306,7 @@ def _places(db: Connection, condition: str, bindings: tuple[Any, ...]) -> dict[i
             WHERE {condition}""",  # noqa: S608  three fixed texts, and a number of our own
         bindings,
     )
-    return {row[0] & GENERATION_MASK: Place(*row) for row in rows}
+    return {row[0] & GENERATION_MASK: DueRow(*row) for row in rows}
 
 
 def _dues(db: Connection, rows: list[tuple[Any, ...]], cadences: Cadences) -> list[Due]:
@@ -315,7 +315,7 @@ def _dues(db: Connection, rows: list[tuple[Any, ...]], cadences: Cadences) -> li
     return [Due(row[0], row[1], row[2], row[3], known[row[4]], row, bool(row[6]), row[5], row[7]) for row in rows]
 
 
-def _entry(generation: int, place: Place, known: dict[int, Cadence]) -> Entry:
+def _entry(generation: int, place: DueRow, known: dict[int, Cadence]) -> Entry:
     return Entry(
         generation=generation,
         counter=place.counter,

@@ -29,9 +29,9 @@ from paceline.adapters.sqlite.monitors.owner_queues import (
 from paceline.adapters.sqlite.monitors.runs import count_out, out_of
 from paceline.core.monitors.checks import Check
 from paceline.core.monitors.claim import HOLD_MS, TakeFacts, may_start, may_take
-from paceline.core.monitors.places import Seats, Wish, target_of
+from paceline.core.monitors.places import OwnerDemand, Seats, target_of
 from paceline.core.monitors.stored import read_spec
-from paceline.core.monitors.values import Claimed, Queue
+from paceline.core.monitors.values import Claimed, RunQueue
 from paceline.core.monitors.wait_reasons import HELD
 from paceline.core.monitors.waiting_checks import Rank
 
@@ -82,7 +82,7 @@ class Candidate(msgspec.Struct, frozen=True, gc=False):
 
 
 def claim(
-    db: Connection, queues: OwnerQueues, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int
+    db: Connection, queues: OwnerQueues, queue: RunQueue, *, now_ms: int, runs_max: int, lease_ms: int
 ) -> list[Claimed]:
     """Claim outgoing runs of one owner, or of all, from the queue of this name."""
     if queue.owner is not None:
@@ -93,7 +93,7 @@ def claim(
         picked = queues.pick(db, queue.name, now_ms=now_ms, runs_max=runs_max)
     _rest_disabled(db, picked, now_ms)
     picked = [lane for lane in picked if not lane.disabled]
-    claimed = _serve(db, picked, Seats(runs_max), Leases(now_ms=now_ms, lease_ms=lease_ms))
+    claimed = _serve(db, picked, Seats(runs_max), ClaimDecisions(now_ms=now_ms, lease_ms=lease_ms))
     if queue.owner is None:
         queues.note(picked)
     _write_lanes(db, picked)
@@ -126,14 +126,14 @@ def take(db: Connection, handle: int, attempt: int | None, *, now_ms: int, lease
     )
     if settled or may_take(found, attempt=attempt, now_ms=now_ms) != "take":
         return None
-    leases = Leases(now_ms=now_ms, lease_ms=lease_ms)
+    leases = ClaimDecisions(now_ms=now_ms, lease_ms=lease_ms)
     leases.lease(run)
     (claimed,) = leases.write(db)
     db.execute("UPDATE lane SET ready_ms = min(ready_ms, ?) WHERE id = ?", (now_ms + lease_ms, lane))
     return claimed
 
 
-class Leases:
+class ClaimDecisions:
     """Decisions of a claim: runs that are leased, parked behind another of their monitor, or held. Written together."""
 
     def __init__(self, *, now_ms: int, lease_ms: int) -> None:
@@ -223,10 +223,10 @@ class Leases:
         return claimed
 
 
-def _serve(db: Connection, lanes: Sequence[OwnerQueue], seats: Seats, leases: Leases) -> list[Claimed]:
+def _serve(db: Connection, lanes: Sequence[OwnerQueue], seats: Seats, leases: ClaimDecisions) -> list[Claimed]:
     claimed: list[Claimed] = []
     for _ in range(ROUNDS_MAX):
-        shares = seats.shares([Wish(lane.owner, lane.wanted) for lane in lanes])
+        shares = seats.shares([OwnerDemand(lane.owner, lane.wanted) for lane in lanes])
         served = [(lane, share) for lane, share in zip(lanes, shares, strict=True) if share]
         if not served:
             break
@@ -241,7 +241,7 @@ def _serve(db: Connection, lanes: Sequence[OwnerQueue], seats: Seats, leases: Le
     return claimed
 
 
-def _look(db: Connection, served: Sequence[tuple[OwnerQueue, int]], leases: Leases) -> None:
+def _look(db: Connection, served: Sequence[tuple[OwnerQueue, int]], leases: ClaimDecisions) -> None:
     """Claim up to its share from each queue: runs that come back and new ones, in order of due time."""
     tails = _read_tails(db, served)
     for (lane, share), tail in zip(served, tails, strict=True):
@@ -302,7 +302,7 @@ def _rank(run: Candidate) -> Rank:
     return run.due_ms, run.generation
 
 
-def _judge(run: Candidate, lane: OwnerQueue, leases: Leases) -> int:
+def _judge(run: Candidate, lane: OwnerQueue, leases: ClaimDecisions) -> int:
     """Start the run if it may. Return 1 if it is claimed, else 0."""
     got = int(leases.start(run))
     lane.got += got

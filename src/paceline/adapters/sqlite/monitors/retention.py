@@ -17,7 +17,7 @@ NEAR_MAX = 64
 """After this many runs that are too young, it is checked whether any behind them can be old enough."""
 
 
-class Retention:
+class RunPurge:
     """Goes round the queues, pass by pass, and remembers where the last pass stopped."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
-from paceline.adapters.sqlite.database import Connection, Database
+from paceline.adapters.sqlite.database import Connection, SqliteDatabase
 from paceline.adapters.sqlite.items import ItemsInside
 from paceline.adapters.sqlite.methods import cached_peeks, peeks, reads, writes
 from paceline.adapters.sqlite.monitors import advance_on_time as on_time
@@ -28,7 +28,7 @@ from paceline.adapters.sqlite.monitors.owner_queues import OwnerQueues
 from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.due import Advance
 from paceline.core.monitors.places import Places
-from paceline.core.monitors.values import Change, Claimed, FoldReport, Queue, Reacted, Settlement, Take
+from paceline.core.monitors.values import Change, Claimed, FoldReport, Reacted, RunQueue, Settlement, Take
 from paceline.ports.monitors import Beside
 
 P = ParamSpec("P")
@@ -49,7 +49,7 @@ def _reads(act: Callable[Concatenate[Connection, Cadences, P], T]) -> Callable[C
 class SqliteMonitorStore:
     """Fills ``ports.MonitorStore``, except for users and upkeep."""
 
-    _db: Database
+    _db: SqliteDatabase
 
     def _remember_monitors(self) -> None:
         """Create the values that this process remembers between calls."""
@@ -128,7 +128,7 @@ class SqliteMonitorStore:
     # -- runs
 
     def claim(
-        self, queue: Queue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
+        self, queue: RunQueue, *, now_ms: int, runs_max: int, lease_ms: int, places: Places | None = None
     ) -> list[Claimed]:
         try:
             with self._db.write() as db:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.keys import LANE_BITS
 from paceline.adapters.sqlite.monitors.cadences import Cadences
-from paceline.adapters.sqlite.monitors.entries import Place, integers, locate
+from paceline.adapters.sqlite.monitors.entries import DueRow, integers, locate
 from paceline.adapters.sqlite.monitors.outgoing_claims import SEQUENCE_MASK
 from paceline.core.monitors.definition import Monitor
 from paceline.core.monitors.uptime.rollup import EndedRow, Rollup, decode_rollup, encode_rollup, fold, settled_first
@@ -106,7 +106,7 @@ def uptimes(db: Connection, cadences: Cadences, monitors: Sequence[Monitor], *, 
     return [_until_now(db, monitor.generation, places.get(monitor.generation)) for monitor in monitors]
 
 
-def _until_now(db: Connection, generation: int, place: Place | None) -> Rollup:
+def _until_now(db: Connection, generation: int, place: DueRow | None) -> Rollup:
     rollup = _stored(db, generation)
     return fold(rollup, _ended_since(db, rollup, place.last_run)) if place else rollup
 

@@ -12,7 +12,7 @@ from paceline.core.ids import call_run_id
 from paceline.core.instants import to_text
 
 
-class Request(NamedTuple):
+class RecordRequest(NamedTuple):
     """Endpoint and body, ready to be sent. ``body`` is JSON text; None: no body."""
 
     endpoint: str
@@ -30,15 +30,15 @@ def attempt_values(batch: str, record: str, date: str, *, due_ms: int, attempt: 
     return Values(split_round(date)[0], to_text(due_ms), run, record, str(attempt))
 
 
-def render_request(claimed: ClaimedCall) -> Request:
+def render_request(claimed: ClaimedCall) -> RecordRequest:
     """Return the request of a claimed run, the same for Paceline's own call and for a worker."""
-    request = Request(claimed.endpoint, claimed.body)
+    request = RecordRequest(claimed.endpoint, claimed.body)
     if claimed.options is None:  # most records have none, and then nothing has to be computed
         return request
     return fill_in(request, claimed.options, values_of(claimed))
 
 
-def fill_in(request: Request, options: str | None, values: Values) -> Request:
+def fill_in(request: RecordRequest, options: str | None, values: Values) -> RecordRequest:
     """Return the request with the placeholders of its record filled in.
 
     ``options``: the record's, as they are stored.
@@ -46,4 +46,4 @@ def fill_in(request: Request, options: str | None, values: Values) -> Request:
     if not parse_options(options).templated:
         return request
     body = render_body(request.body, values) if request.body is not None else None
-    return Request(render_endpoint(request.endpoint, values), body)
+    return RecordRequest(render_endpoint(request.endpoint, values), body)

@@ -51,7 +51,7 @@ _NOT_FILTERS = frozenset({"key", "continue", "fields", "optional_fields", "forma
 )
 
 
-class Fields(NamedTuple):
+class WantedFields(NamedTuple):
     """Fields of a measurement that are wanted. ``names`` empty: those that RIPE shows by default."""
 
     names: tuple[str, ...] = ()
@@ -65,22 +65,22 @@ class Fields(NamedTuple):
         return {name: document[name] for name in self.names if name in document} if self.names else document
 
 
-def parse_fields(query: Mapping[str, str]) -> Fields:
+def parse_fields(query: Mapping[str, str]) -> WantedFields:
     names, optional = (
         tuple(part.strip() for part in query.get(name, "").split(",") if part.strip())
         for name in ("fields", "optional_fields")
     )
-    return Fields((*names, *optional) if names else (), optional)
+    return WantedFields((*names, *optional) if names else (), optional)
 
 
-class Wanted(NamedTuple):
+class ListRequest(NamedTuple):
     """Parsed request for a list. ``statuses`` None: any. ``ids`` None: no restriction to certain ids."""
 
     tests: tuple[Test, ...]
     ids: tuple[int, ...] | None
     statuses: frozenset[int] | None
     sort: str
-    fields: Fields
+    fields: WantedFields
     page: int
     size: int
     ignored: tuple[str, ...]
@@ -111,7 +111,7 @@ class Wanted(NamedTuple):
         return value is None, value, rank
 
 
-def parse_wanted(query: Mapping[str, str], *, only_type: str = "") -> Wanted:
+def parse_wanted(query: Mapping[str, str], *, only_type: str = "") -> ListRequest:
     """Return the parsed request, or raise InvalidInput for an invalid value.
 
     Unknown parameters are ignored, and named in ``ignored``.
@@ -142,7 +142,7 @@ def parse_wanted(query: Mapping[str, str], *, only_type: str = "") -> Wanted:
     fields = parse_fields(query)
     if fields.with_probes and size > PROBES_PAGE_MAX:
         raise wrong_parameter("page_size", f"With probes at most {PROBES_PAGE_MAX} at a time.")
-    return Wanted(tuple(tests), _ids(query), statuses, sort, fields, page, size, tuple(ignored), timed)
+    return ListRequest(tuple(tests), _ids(query), statuses, sort, fields, page, size, tuple(ignored), timed)
 
 
 def _ids(query: Mapping[str, str]) -> tuple[int, ...] | None:

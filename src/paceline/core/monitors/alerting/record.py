@@ -78,55 +78,55 @@ class Observed(NamedTuple):
     days_left: int = 0
 
 
-class Followed(NamedTuple):
+class RecordAndAlerts(NamedTuple):
     """Record after an event, and the alerts that follow, in order."""
 
     record: HealthRecord
     alerts: tuple[Alert, ...] = ()
 
 
-def after_outcome(record: HealthRecord, subject: Subject, seen: Observed) -> Followed:
+def after_outcome(record: HealthRecord, subject: Subject, seen: Observed) -> RecordAndAlerts:
     """Return the record after an outcome, and the alerts about it."""
     counted = _count(record, seen, subject.policy)
     after = replace(counted, late_ms=0) if record.late_ms else counted
-    told: list[Alert] = []
+    alerts: list[Alert] = []
     event = _event(record, after)
     if event is not None:
         cause = run_id(subject.owner, subject.monitor, generation=subject.generation, counter=seen.counter)
         data = {"run": cause} | _episode(record, after, now_ms=seen.ended_ms)
         reason = seen.reason if event == "monitor.failing" else _recovered(record, now_ms=seen.ended_ms)
-        after, told = _tell(after, _alert(subject, event, cause, seen.ended_ms, reason, data))
+        after, alerts = _tell(after, _alert(subject, event, cause, seen.ended_ms, reason, data))
     if seen.certificate:
         after, more = _certificate(after, subject, seen)
-        told += more
-    return Followed(_forget_hour(after, seen.ended_ms), tuple(told))
+        alerts += more
+    return RecordAndAlerts(_forget_hour(after, seen.ended_ms), tuple(alerts))
 
 
-def turn_late(record: HealthRecord, subject: Subject, *, counter: int, due_ms: int, now_ms: int) -> Followed:
+def turn_late(record: HealthRecord, subject: Subject, *, counter: int, due_ms: int, now_ms: int) -> RecordAndAlerts:
     """Return the record and the alert after a run was found late.
 
     There is one alert, until a run of the monitor ends.
     """
     if record.late_ms:
-        return Followed(record)
+        return RecordAndAlerts(record)
     cause = run_id(subject.owner, subject.monitor, generation=subject.generation, counter=counter)
     behind = _for_long(now_ms - due_ms)
     data = {"run": cause, "since": to_text(due_ms), "late_for_s": _seconds(now_ms - due_ms)}
     alert = _alert(subject, "monitor.late", cause, now_ms, f"nobody has started its run for {behind}", data)
-    after, told = _tell(replace(record, late_ms=due_ms), alert)
-    return Followed(after, tuple(told))
+    after, alerts = _tell(replace(record, late_ms=due_ms), alert)
+    return RecordAndAlerts(after, tuple(alerts))
 
 
-def close_hour(record: HealthRecord, subject: Subject, *, now_ms: int) -> Followed:
+def close_hour(record: HealthRecord, subject: Subject, *, now_ms: int) -> RecordAndAlerts:
     """Return the record and the alert after the hour in which alerts were held back: one message says how many."""
     if not record.held_back or _in_hour(record, now_ms):
-        return Followed(record)
+        return RecordAndAlerts(record)
     health = "failing" if record.failing else "ok"
     cause = f"{entry_key(subject.owner, subject.monitor)}#{subject.generation}/{record.hour_ms}"
     reason = f"its health changed {record.held_back} more times within an hour; it is {health} now"
     data = {"held_back": record.held_back, "health": health, "since": to_text(record.hour_ms)}
     alert = _alert(subject, "monitor.flapping", cause, now_ms, reason, data)
-    return Followed(replace(record, hour_ms=now_ms, told=1, held_back=0), (alert,))
+    return RecordAndAlerts(replace(record, hour_ms=now_ms, told=1, held_back=0), (alert,))
 
 
 def hour_ends_ms(record: HealthRecord) -> int | None:

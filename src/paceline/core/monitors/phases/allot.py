@@ -20,9 +20,9 @@ from heapq import heapify, heapreplace
 from itertools import pairwise
 
 from paceline.core.batches.spread import assign_slots
-from paceline.core.monitors.phases.circle import Circle, Place, bucket_count, bucket_of
+from paceline.core.monitors.phases.circle import Circle, CirclePosition, bucket_count, bucket_of
 from paceline.core.monitors.phases.hosts import PARTS, HostNote, Notes, base_of, inverse, point_of
-from paceline.core.monitors.phases.level import FEW, Wanted, level
+from paceline.core.monitors.phases.level import FEW, WantedSlot, level
 from paceline.core.monitors.schedule import SLOT_MS, SOON_MS, Phase, on_raster
 
 COMBS_MAX = 16
@@ -80,7 +80,9 @@ def first_notes(circle: Circle | None, notes: Notes, hosts: Iterable[str]) -> di
     return found
 
 
-def notes_after(circle: Circle | None, notes: Notes, every_ms: int, come: Sequence[Place]) -> dict[str, HostNote]:
+def notes_after(
+    circle: Circle | None, notes: Notes, every_ms: int, come: Sequence[CirclePosition]
+) -> dict[str, HostNote]:
     """Return the notes of the hosts whose monitors have come.
 
     The base of a new host with a single monitor is that monitor's phase.
@@ -95,11 +97,11 @@ def notes_after(circle: Circle | None, notes: Notes, every_ms: int, come: Sequen
 
 def _by_sequence(circle: Circle, notes: Notes, members: dict[str, list[int]], *, slots: int) -> list[int]:
     """Return a slot for each monitor, near where its host has the widest gap."""
-    wanted: list[Wanted] = []
+    wanted: list[WantedSlot] = []
     for host, mine in members.items():
         note, weight = notes[host], notes[host].made + len(mine) + FEW
         wanted += [
-            Wanted(point_of(note, position) * slots // PARTS, index, weight) for position, index in enumerate(mine)
+            WantedSlot(point_of(note, position) * slots // PARTS, index, weight) for position, index in enumerate(mine)
         ]
     most = (sum(circle.counts) + len(wanted)) // len(circle.counts) + 1
     return level(circle.counts, wanted, most=most, slots=slots)

@@ -17,7 +17,7 @@ MOVED_MAX = 256
 _SECOND_MS = 1_000
 
 
-class Place(NamedTuple):
+class CirclePosition(NamedTuple):
     """A monitor on the circle of its interval."""
 
     host: str
@@ -67,7 +67,12 @@ def bucket_of(phase_ms: int, every_ms: int) -> int:
 
 
 def after_moves(
-    circle: Circle | None, every_ms: int, *, come: Sequence[Place] = (), gone: Sequence[Place] = (), hosts: int = 0
+    circle: Circle | None,
+    every_ms: int,
+    *,
+    come: Sequence[CirclePosition] = (),
+    gone: Sequence[CirclePosition] = (),
+    hosts: int = 0,
 ) -> Circle | None:
     """Return the circle after monitors have come and gone, with ``hosts`` new hosts; None if it has no monitors."""
     counts = list(circle.counts) if circle else [0] * bucket_count(every_ms)
@@ -86,7 +91,9 @@ def after_moves(
     return Circle(counts, made + len(come), known + hosts, first_ms, born, walked)
 
 
-def _after_moves(walked: Walked, every_ms: int, *, come: Sequence[Place], gone: Sequence[Place]) -> Walked | None:
+def _after_moves(
+    walked: Walked, every_ms: int, *, come: Sequence[CirclePosition], gone: Sequence[CirclePosition]
+) -> Walked | None:
     """Return the progress of a recount after these moves.
 
     None: it is given up, since nobody has continued it for long.

@@ -9,7 +9,7 @@ FEW = 10
 """Number of monitors that a host is assumed to get later, when distances count more."""
 
 
-class Wanted(NamedTuple):
+class WantedSlot(NamedTuple):
     """Place where a monitor belongs, by its number.
 
     ``weight``: the size of its host, which makes a slot aside matter more.
@@ -22,7 +22,7 @@ class Wanted(NamedTuple):
     """Distance from where it belongs, in slots."""
 
 
-def level(counts: Sequence[int], wanted: Sequence[Wanted], *, most: int, slots: int) -> list[int]:
+def level(counts: Sequence[int], wanted: Sequence[WantedSlot], *, most: int, slots: int) -> list[int]:
     """Return a slot for each monitor, by number. No monitor comes into a bucket that has ``most``.
 
     A bucket that would have more passes one monitor on towards the nearest bucket that has room, from neighbour to
@@ -30,7 +30,7 @@ def level(counts: Sequence[int], wanted: Sequence[Wanted], *, most: int, slots: 
     """
     buckets = len(counts)
     edges = [-(-bucket * slots // buckets) for bucket in range(buckets + 1)]
-    members: list[list[Wanted]] = [[] for _ in counts]
+    members: list[list[WantedSlot]] = [[] for _ in counts]
     load = list(counts)
     for one in wanted:
         bucket = one.slot * buckets // slots
@@ -60,7 +60,7 @@ def _nearest_room(load: Sequence[int], bucket: int, most: int) -> int:
     raise AssertionError("most is more than the average")
 
 
-def _hand_on(members: list[list[Wanted]], edges: Sequence[int], bucket: int, to: int) -> None:
+def _hand_on(members: list[list[WantedSlot]], edges: Sequence[int], bucket: int, to: int) -> None:
     """Move one monitor over each border on the way to a bucket with room; it lands beside the border."""
     buckets, on = len(members), 1 if to > 0 else -1
     for step in range(abs(to)):

@@ -24,7 +24,7 @@ class NewCounts(msgspec.Struct, frozen=True):
     counts: list[int]
 
 
-class Page(NamedTuple):
+class RecountPage(NamedTuple):
     """A circle and its new counts after a page."""
 
     circle: Circle
@@ -54,7 +54,7 @@ def begin_recount(circle: Circle, *, walk: int) -> Circle:
     return replace(circle, walked=Walked(walk, 0))
 
 
-def recount_page(circle: Circle, found: NewCounts, buckets: Sequence[int], *, until: int) -> Page:
+def recount_page(circle: Circle, found: NewCounts, buckets: Sequence[int], *, until: int) -> RecountPage:
     """Return the circle and its new counts after a page: the buckets of the entries from the last page to ``until``."""
     assert circle.walked is not None
     counts = list(found.counts)
@@ -62,7 +62,7 @@ def recount_page(circle: Circle, found: NewCounts, buckets: Sequence[int], *, un
         counts[bucket] += 1
     for bucket, by in circle.walked.moved.items():
         counts[bucket] += by
-    return Page(replace(circle, walked=Walked(circle.walked.walk, until)), NewCounts(counts))
+    return RecountPage(replace(circle, walked=Walked(circle.walked.walk, until)), NewCounts(counts))
 
 
 def counts_of(buckets: Iterable[int], every_ms: int) -> list[int]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from paceline.core.monitors.uptime.latency import Percentiles, percentiles
-from paceline.core.monitors.uptime.rollup import DAY_MS, Day, Incident, Rollup, days_until
+from paceline.core.monitors.uptime.rollup import DAY_MS, Incident, Rollup, UptimeDay, days_until
 
 WINDOWS_DAYS = (1, 7, 30, 90)
 
@@ -15,11 +15,11 @@ WINDOWS_DAYS = (1, 7, 30, 90)
 class DayFigures(NamedTuple):
     number: int
     """Number of the day, counted from 1970-01-01."""
-    day: Day
+    day: UptimeDay
     latency: Percentiles
 
 
-class Figures(NamedTuple):
+class UptimeFigures(NamedTuple):
     shares: tuple[float | None, ...]
     """Share of good time in each of WINDOWS_DAYS; None: nothing is known."""
     since_ms: tuple[int, ...]
@@ -32,12 +32,12 @@ class Figures(NamedTuple):
     """Days of the longest window with something in them, oldest first."""
 
 
-def figures(rollup: Rollup, *, now_ms: int) -> Figures:
+def figures(rollup: Rollup, *, now_ms: int) -> UptimeFigures:
     """Return the figures. A window of n days is the last n whole UTC days and the running one."""
     today = now_ms // DAY_MS
     first = today - WINDOWS_DAYS[-1]
     days = {number: day for number, day in days_until(rollup, now_ms).items() if first <= number <= today}
-    return Figures(
+    return UptimeFigures(
         tuple(share(day for number, day in days.items() if number >= today - window) for window in WINDOWS_DAYS),
         tuple((today - window) * DAY_MS for window in WINDOWS_DAYS),
         percentiles(_latencies(days.values())),
@@ -46,7 +46,7 @@ def figures(rollup: Rollup, *, now_ms: int) -> Figures:
     )
 
 
-def share(days: Iterable[Day]) -> float | None:
+def share(days: Iterable[UptimeDay]) -> float | None:
     """Return the good part of the known time, from 0 to 1; None if none is known."""
     good_ms = known_ms = 0
     for day in days:
@@ -55,7 +55,7 @@ def share(days: Iterable[Day]) -> float | None:
     return good_ms / known_ms if known_ms else None
 
 
-def _latencies(days: Iterable[Day]) -> Counter[int]:
+def _latencies(days: Iterable[UptimeDay]) -> Counter[int]:
     total: Counter[int] = Counter()
     for day in days:
         total.update(day.latencies)

@@ -41,7 +41,7 @@ EndedRow = tuple[int, int, RunState, int, float | None, str]
 """``EndedRun`` as a store reads it: runs are folded by the thousand, and a row need not be copied for that."""
 
 
-class Day(msgspec.Struct, array_like=True, gc=False):
+class UptimeDay(msgspec.Struct, array_like=True, gc=False):
     """One UTC day. ``known_ms`` is the time covered by outcomes, ``good_ms`` the part of it that was good."""
 
     good_ms: int = 0
@@ -80,7 +80,7 @@ class Rollup(msgspec.Struct, frozen=True, array_like=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_rollup = msgspec.msgpack.Decoder(Rollup).decode
-_decode_day = msgspec.msgpack.Decoder(Day).decode
+_decode_day = msgspec.msgpack.Decoder(UptimeDay).decode
 
 
 def encode_rollup(rollup: Rollup) -> bytes:
@@ -119,7 +119,7 @@ def settled_first(runs: Iterable[EndedRow | None]) -> Iterator[EndedRow]:
         yield run
 
 
-def days_until(rollup: Rollup, now_ms: int) -> dict[int, Day]:
+def days_until(rollup: Rollup, now_ms: int) -> dict[int, UptimeDay]:
     """Return the days by their number, including the time that the newest outcome covers up to now."""
     folding = _Folding(rollup)
     folding.speak(until_ms=now_ms)
@@ -143,7 +143,7 @@ class _Folding:
         self._speaks_ms = speaks_ms(rollup.distances_ms)
         self._encoded = rollup.days
         self._incidents = list(rollup.incidents)
-        self._days: dict[int, Day] = {}
+        self._days: dict[int, UptimeDay] = {}
 
     def take(self, run: EndedRow) -> None:
         counter, due_ms, state, ended_ms, latency_ms, reason = run
@@ -231,14 +231,14 @@ class _Folding:
             tuple(self._incidents[-INCIDENTS_MAX:]),
         )
 
-    def _day(self, number: int) -> Day:
+    def _day(self, number: int) -> UptimeDay:
         day = self._days.get(number)
         if day is None:
             text = self._encoded.get(number)
-            day = self._days[number] = Day() if text is None else _decode_day(text)
+            day = self._days[number] = UptimeDay() if text is None else _decode_day(text)
         return day
 
-    def _begin_incident(self, day: Day, at_ms: int, reason: str) -> None:
+    def _begin_incident(self, day: UptimeDay, at_ms: int, reason: str) -> None:
         if not self._incidents or self._incidents[-1].ended_ms is not None:
             self._incidents.append(Incident(at_ms, None, reason[:REASON_CHARS_MAX]))
             day.incidents += 1

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from paceline.core.as_code.declared import Name, Normal, normal
-from paceline.core.as_code.plan import ABSENT, Act, Change, plan
+from paceline.core.as_code.plan import ABSENT, Act, FieldDifference, plan
 from paceline.core.http.json_pointer import MISSING, look_up
 from paceline.core.monitors.checks import HIDDEN
 from paceline.errors import InvalidInput
@@ -175,7 +175,7 @@ def _applied(act: Act, declared: Declarations, done: Done | None) -> Applied:
             return Applied(kind, user, item_id, "unchanged")
 
 
-def _field(change: Change, written: Any) -> FieldChange:
+def _field(change: FieldDifference, written: Any) -> FieldChange:
     """Returns the change with its values as text. Values from the environment are shown by the variable's name."""
     after, as_written = change.after, look_up(written, change.pointer)
     if after != HIDDEN and as_written is not MISSING and "${" in _text(as_written):

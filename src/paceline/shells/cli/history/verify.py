@@ -20,7 +20,7 @@ from paceline.shells.cli.call import Call
 from paceline.shells.cli.files import open_input
 from paceline.shells.cli.history.receipts import read_lines
 from paceline.steps.history.selection import only_batch, only_job
-from paceline.steps.history.verify import Report, Select, export_facts, judge
+from paceline.steps.history.verify import Select, VerifyReport, export_facts, judge
 from paceline.steps.history.verify import verify as verify_step
 from paceline.steps.move.stream import Head, read_line
 
@@ -50,7 +50,7 @@ def judge_history(
     return emit_report(call, report)
 
 
-def _judge_export(file: Path, rules: Rules, since: str | None, select: Select, bar: output.Progress) -> Report:
+def _judge_export(file: Path, rules: Rules, since: str | None, select: Select, bar: output.Progress) -> VerifyReport:
     """Judges an export as of the time in its first line: nothing in the file is later."""
     with open_input(file) as stream:
         lines = read_lines(stream)
@@ -77,7 +77,7 @@ def _selection(batch: str | None, date: str | None, job: str | None) -> Select:
     return iter
 
 
-def emit_report(call: Call, report: Report) -> int:
+def emit_report(call: Call, report: VerifyReport) -> int:
     """Prints the results of the judges, and returns the exit code."""
     document = {
         "ok": report.passed,

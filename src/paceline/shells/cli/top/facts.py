@@ -11,7 +11,7 @@ import msgspec
 from paceline.core.monitors.lists.query import START, parse_query
 from paceline.ports import Store
 from paceline.shells.cli.output import RemoteError
-from paceline.steps.ahead.facts import Places
+from paceline.steps.ahead.facts import PlaceSettings
 from paceline.steps.ahead.report import AheadView, ahead
 from paceline.steps.monitors.find import find_monitors
 from paceline.steps.views import job_report, report
@@ -83,7 +83,7 @@ class Part(Generic[T]):
 class StoreFacts:
     """Facts from the store, of all users."""
 
-    def __init__(self, store: Store, store_url: str, places: Places, read_ms: Callable[[], int]) -> None:
+    def __init__(self, store: Store, store_url: str, places: PlaceSettings, read_ms: Callable[[], int]) -> None:
         self._store = store
         self._now_ms = read_ms
         self._wrong = Part(self._read_wrong)

@@ -11,12 +11,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from paceline.adapters.aws.alerts import adding
-from paceline.adapters.aws.client.database import Database
+from paceline.adapters.aws.client.database import DynamoDatabase
 from paceline.adapters.aws.client.expiry import Retention
-from paceline.adapters.aws.client.items import Action, Item, Key, check, delete, joined, padded, put, update
+from paceline.adapters.aws.client.items import Action, DynamoKey, Item, check, delete, joined, padded, put, update
 from paceline.adapters.aws.client.tables import ITEMS, LEDGER, RUNS
 from paceline.adapters.aws.monitors import keys
-from paceline.adapters.aws.monitors.claims import Facts, facts_of
+from paceline.adapters.aws.monitors.claims import MonitorAndOwner, facts_of
 from paceline.adapters.aws.monitors.parts import MonitorParts
 from paceline.core.alerts.alert import Alert
 from paceline.core.monitors.alerting.found import Remembered
@@ -34,7 +34,7 @@ HEALTH_ACTIONS_MAX = 8
 PAGES_MAX = 100
 
 
-class Turn(NamedTuple):
+class HealthWrite(NamedTuple):
     """The part of a lane's write that is about health."""
 
     when: str = ""
@@ -49,12 +49,12 @@ class Turn(NamedTuple):
 class Following:
     """The effects of outcomes, of runs of distinct lanes, on the health of their monitors."""
 
-    def __init__(self, db: Database, settlements: Sequence[Settlement]) -> None:
+    def __init__(self, db: DynamoDatabase, settlements: Sequence[Settlement]) -> None:
         self._db = db
         self._settlements = settlements
         self._lanes: dict[int, Item | None] = {}
-        self._facts: dict[int, Facts] = {}
-        self._told: set[str] = set()
+        self._facts: dict[int, MonitorAndOwner] = {}
+        self._stored_alerts: set[str] = set()
         """Ids of alerts that are stored already."""
 
     def is_plain(self, position: int) -> bool:
@@ -77,56 +77,56 @@ class Following:
         facts = facts_of(self._db, runs) if runs else {}
         for position, (lane, _) in item_keys.items():
             self._lanes[position] = found.get(lane)
-            self._facts[position] = facts.get(handles[position][0], Facts(None, None))
+            self._facts[position] = facts.get(handles[position][0], MonitorAndOwner(None, None))
         return {position: self._lanes[position] for position in handles}
 
-    def note_told(self, act: Sequence[Action], lost: Sequence[bool]) -> None:
+    def note_stored_alerts(self, act: Sequence[Action], lost: Sequence[bool]) -> None:
         """Note alerts that could not be stored because they exist already."""
-        self._told |= {
+        self._stored_alerts |= {
             action.key.pk for action, failed in zip(act, lost, strict=True) if failed and action.table == LEDGER
         }
 
-    def turn(self, position: int) -> Turn:
+    def health_write(self, position: int) -> HealthWrite:
         """Return what to write with the lane's outcome. A lane that was not read is believed to have no record."""
         item = self._settlements[position]
         if position not in self._lanes:
-            return Turn(UNREMEMBERED) if verdict(item.outcome) is True else Turn()
+            return HealthWrite(UNREMEMBERED) if verdict(item.outcome) is True else HealthWrite()
         monitor, user = self._facts[position]
         if monitor is None or user is None:
-            return Turn()  # the monitor is gone, and its record with it
+            return HealthWrite()  # the monitor is gone, and its record with it
         generation, counter = keys.split_handle(item.handle)
         spec = read_spec(monitor["spec"])
         seen = observe(item, counter=counter, check=spec.check)
         lane = self._lanes[position] or {}
         before = decode_health(lane.get("health"))
         if seen is None:
-            return Turn()
+            return HealthWrite()
         subject = Subject(user["id"], monitor["sk"], generation, spec.alert)
         followed = after_outcome(before, subject, seen)
         change = HealthChange(*subject[:3], before, followed.record, followed.alerts)
-        return turn_of(change, monitor, self._db.retention, number=user["number"], told=self._told)
+        return health_write_of(change, monitor, self._db.retention, number=user["number"], stored=self._stored_alerts)
 
 
-def turn_of(
-    change: HealthChange, monitor: Item, retention: Retention, *, number: int, told: Iterable[str] = ()
-) -> Turn:
+def health_write_of(
+    change: HealthChange, monitor: Item, retention: Retention, *, number: int, stored: Iterable[str] = ()
+) -> HealthWrite:
     """Return the parts of a transaction that make the change. It wins if definition and record are as they were."""
     was = encode_health(change.before)
     when, values = UNREMEMBERED if was is None else "#health = :was", _given(was=was)
     if change.before == change.after and not change.alerts:
-        return Turn(when, values=values)
+        return HealthWrite(when, values=values)
     believed = {"generation": change.generation, "revision": monitor["revision"]}
     key = keys.monitor_key(number, change.monitor)
     actions = [check(ITEMS, key, when="#generation = :generation AND #revision = :revision", **believed)]
     actions += _listing(change, number)
     for alert in change.alerts:
         new = adding(alert, retention)
-        actions += new if new[0].key.pk not in told else ()
+        actions += new if new[0].key.pk not in stored else ()
     listed = list(key_list(number, change.monitor)) if change.after.failing else None
     wanted = _given(health=encode_health(change.after), listed=listed)
     sets = ", ".join(f"#{name} = :{name}" for name in wanted)
     removes = ", ".join(f"#{name}" for name in ("health", "listed") if name not in wanted)
-    return Turn(when, sets, removes, values | wanted, tuple(actions), change.alerts)
+    return HealthWrite(when, sets, removes, values | wanted, tuple(actions), change.alerts)
 
 
 def _given(**values: Any) -> dict[str, Any]:
@@ -151,12 +151,12 @@ def _listing(change: HealthChange, number: int) -> list[Action]:
     return actions
 
 
-def key_list(number: int, monitor: str) -> Key:
-    return Key(joined("failing", number), monitor)
+def key_list(number: int, monitor: str) -> DynamoKey:
+    return DynamoKey(joined("failing", number), monitor)
 
 
-def _close_key(closes_ms: int, generation: int) -> Key:
-    return Key(CLOSES, f"{padded(closes_ms)}#{padded(generation)}")
+def _close_key(closes_ms: int, generation: int) -> DynamoKey:
+    return DynamoKey(CLOSES, f"{padded(closes_ms)}#{padded(generation)}")
 
 
 # -- writing without an outcome
@@ -186,18 +186,18 @@ def change_health(store: MonitorParts, changes: Sequence[HealthChange]) -> list[
     return won
 
 
-def _write(db: Database, change: HealthChange, monitor: Item, *, number: int) -> bool:
+def _write(db: DynamoDatabase, change: HealthChange, monitor: Item, *, number: int) -> bool:
     """Write one change. A monitor that has not fired yet gets a lane without runs."""
-    turn = turn_of(change, monitor, db.retention, number=number)
+    health_write = health_write_of(change, monitor, db.retention, number=number)
     sets = "#front = if_not_exists(#front, :first), #newest = if_not_exists(#newest, :none), #generation = :generation"
-    sets = f"{sets}, {turn.sets}" if turn.sets else sets
-    text = f"SET {sets} REMOVE {turn.removes}" if turn.removes else f"SET {sets}"
+    sets = f"{sets}, {health_write.sets}" if health_write.sets else sets
+    text = f"SET {sets} REMOVE {health_write.removes}" if health_write.removes else f"SET {sets}"
     values = {"first": 0, "none": -1, "generation": change.generation}
-    when = turn.when
+    when = health_write.when
     if change.open_run is not None:
         when, values = f"{when} AND #front = :front", values | {"front": keys.split_handle(change.open_run)[1]}
-    lane = update(RUNS, keys.lane_key(change.generation), text, when=when, **values, **turn.values)
-    return db.transact([lane, *turn.actions]).won
+    lane = update(RUNS, keys.lane_key(change.generation), text, when=when, **values, **health_write.values)
+    return db.transact([lane, *health_write.actions]).won
 
 
 # -- reading
