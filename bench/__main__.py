@@ -104,8 +104,7 @@ def _compare(arguments: argparse.Namespace, names: list[str]) -> int:
     def say(text: str) -> None:
         print(text, file=sys.stderr, flush=True)
 
-    compared = compare(arguments.beside, names, rounds=arguments.rounds, full=arguments.full, say=say)
-    for name, rows in compared.items():
+    for name, rows in compare(arguments.beside, names, rounds=arguments.rounds, full=arguments.full, say=say):
         if arguments.json:
             print(json.dumps({"bench": name, "beside": arguments.beside, "results": rows}), flush=True)
         else:

@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,12 @@ SOURCES = ("src", "client/src", ".")
 
 def compare(
     revision: str, names: Sequence[str], *, rounds: int, full: bool, say: Callable[[str], None]
-) -> dict[str, list[Result]]:
-    """Return for each benchmark its rows, with the median over the rounds of how many times as good this tree is."""
+) -> Iterator[tuple[str, list[Result]]]:
+    """Yield each benchmark with its rows: the median over the rounds of this tree's figure over the other's."""
     with work_folder() as folder:
         other = _unpack(revision, folder / "other")
-        return {name: _compare(name, HERE.parent, other, rounds=rounds, full=full, say=say) for name in names}
+        for name in names:
+            yield name, _compare(name, HERE.parent, other, rounds=rounds, full=full, say=say)
 
 
 def _compare(
@@ -72,7 +73,9 @@ def _measure(name: str, tree: Path, *, full: bool) -> dict[Row, Result]:
     paths = os.pathsep.join(str(tree / source) for source in SOURCES)
     command = [sys.executable, "-m", "bench", name, "--json", *(["--full"] if full else [])]
     environment = os.environ | {"PYTHONPATH": paths}
-    done = subprocess.run(command, cwd=tree, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(command, cwd=tree, env=environment, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{name} of {tree} failed; its output above says why.")
     report: dict[str, Any] = json.loads(done.stdout)
     return {(row["subject"], row.get("size", 0)): row for row in report["results"]}
 

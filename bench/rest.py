@@ -224,6 +224,7 @@ async def answer_without_store(call: Call) -> Answer:
         schedule=ScheduleView(f"bench/{put.id}", 1, 0, "2030-01-01T00:00:00.000Z"),
         revision=1,
         health="new",
+        failures=0,
         created_at="2030-01-01T00:00:00.000Z",
         updated_at="2030-01-01T00:00:00.000Z",
         **spec_document(put.spec),
