@@ -22,7 +22,7 @@ from paceline.core.jobs.job import JobLimits, parse_request
 from paceline.core.jobs.values import AccountSpec, AddKey
 from paceline.core.users import User
 from paceline.ports import Store
-from paceline.simulators.ripe_atlas import AtlasSimulator, Limits, Model, SimulatorClock
+from paceline.simulators.ripe_atlas import AtlasSimulator, SimulatedLimits, SimulatorClock, SimulatorModel
 from paceline.steps.jobs.dispatch import DispatchSettings, dispatch_next
 from paceline.steps.jobs.follow import Watch, finish, follow
 from paceline.steps.jobs.submit import submit_job
@@ -37,8 +37,8 @@ IDLE_MS = 30_000
 FOLLOW_MS = 60_000
 SYNC_MS = 300_000
 """Less often than the product: it notices free room later."""
-DECLARED = Limits(concurrent=15, daily_results=100_000, daily_credits=50_000)
-GENEROUS = Limits(concurrent=10_000, daily_results=10_000_000, daily_credits=10_000_000)
+DECLARED = SimulatedLimits(concurrent=15, daily_results=100_000, daily_credits=50_000)
+GENEROUS = SimulatedLimits(concurrent=10_000, daily_results=10_000_000, daily_credits=10_000_000)
 """Limits of a RIPE that refuses nothing: only there can be seen how far a rule overspends."""
 ACCOUNTS = ("a", "b", "c", "d")
 WORK = "two rules, the same arrivals"
@@ -60,10 +60,10 @@ class Rule(Protocol):
 class Lab:
     """RIPE with four accounts, and a clock."""
 
-    def __init__(self, seed: int, limits: Limits) -> None:
+    def __init__(self, seed: int, limits: SimulatedLimits) -> None:
         self.time_ms = START_MS
         clock = SimulatorClock(source=self.now_ms)
-        self.simulator = AtlasSimulator(Model(seed=seed, probes=500, target_cap=100_000), clock=clock)
+        self.simulator = AtlasSimulator(SimulatorModel(seed=seed, probes=500, target_cap=100_000), clock=clock)
         self.keys = {name: self.simulator.add_account(name, limits=limits)[0] for name in ACCOUNTS}
 
     def now_ms(self) -> int:
@@ -219,7 +219,7 @@ def arrivals(seed: int, span_ms: int) -> list[Arrival]:
     return found
 
 
-def _live(name: str, load: list[Arrival], seed: int, limits: Limits) -> dict[str, Any]:
+def _live(name: str, load: list[Arrival], seed: int, limits: SimulatedLimits) -> dict[str, Any]:
     """Returns the figures of one rule: what RIPE accepted and refused, and how far it exceeded the declared limits."""
     lab = Lab(seed, limits)
     with lab.simulator, closing(RipeAtlas(lab.simulator.base_url)) as atlas, closing(RULES[name](lab, atlas)) as rule:

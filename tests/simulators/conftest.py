@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.simulators.ripe_atlas import AtlasSimulator, Model, SimulatorClock
+from paceline.simulators.ripe_atlas import AtlasSimulator, SimulatorClock, SimulatorModel
 from tests.shells.cli.support.program import Program
 from tests.simulators.support.atlas_client import START_MS, Client
 
@@ -14,7 +14,7 @@ from tests.simulators.support.atlas_client import START_MS, Client
 def simulator() -> Iterator[AtlasSimulator]:
     """On a clock that only moves when told."""
     clock = SimulatorClock(start_ms=START_MS, speed=0)
-    with AtlasSimulator(Model(index_lag_ms=0), clock=clock) as running:
+    with AtlasSimulator(SimulatorModel(index_lag_ms=0), clock=clock) as running:
         yield running
         assert running.defects == []
 

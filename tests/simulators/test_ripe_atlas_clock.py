@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from paceline.simulators.ripe_atlas import AtlasSimulator, Model, SimulatorClock
+from paceline.simulators.ripe_atlas import AtlasSimulator, SimulatorClock, SimulatorModel
 from tests.simulators.support.atlas_client import MINUTE_MS, START_MS, Client, definition_of
 
 ALL_TYPES = ("ping", "traceroute", "dns", "sslcert", "ntp", "http")
@@ -19,7 +19,7 @@ def test_the_clock_can_be_driven_from_outside(client: Client) -> None:
 
 
 def test_a_fast_clock_brings_a_one_off_to_its_end_in_a_second() -> None:
-    with AtlasSimulator(Model(index_lag_ms=0), clock=SimulatorClock(speed=1_000)) as simulator:
+    with AtlasSimulator(SimulatorModel(index_lag_ms=0), clock=SimulatorClock(speed=1_000)) as simulator:
         client = Client(simulator.base_url, simulator.add_account("alice")[0])
         (created,) = client.create().ids
         deadline = time.monotonic() + 10
@@ -43,7 +43,7 @@ def test_the_clock_can_follow_that_of_a_simulation() -> None:
 
 def history(seed: int) -> str:
     clock = SimulatorClock(start_ms=START_MS, speed=0)
-    with AtlasSimulator(Model(seed=seed), clock=clock) as simulator:
+    with AtlasSimulator(SimulatorModel(seed=seed), clock=clock) as simulator:
         client = Client(simulator.base_url, simulator.add_account("alice")[0])
         client.ask("POST", "/simulator/faults", {"kind": "error_after", "chance": 0.5, "times": None})
         said = [client.create(definition_of(type_), requested=20).body.decode() for type_ in ALL_TYPES]

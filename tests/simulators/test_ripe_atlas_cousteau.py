@@ -27,7 +27,7 @@ from ripe.atlas.cousteau import (
     Traceroute,
 )
 
-from paceline.simulators.ripe_atlas import AtlasSimulator, Fault, Model, SimulatorClock
+from paceline.simulators.ripe_atlas import AtlasSimulator, Fault, SimulatorClock, SimulatorModel
 from tests.simulators.support.atlas_client import MINUTE_MS, START_MS
 
 
@@ -62,7 +62,7 @@ def simulator(certificate: Path) -> Iterator[AtlasSimulator]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     clock = SimulatorClock(start_ms=START_MS, speed=0)
-    with AtlasSimulator(Model(index_lag_ms=0), clock=clock, tls=context) as running:
+    with AtlasSimulator(SimulatorModel(index_lag_ms=0), clock=clock, tls=context) as running:
         yield running
         assert running.defects == []
 

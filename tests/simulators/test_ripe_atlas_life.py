@@ -6,7 +6,13 @@ import json
 
 import pytest
 
-from paceline.simulators.ripe_atlas import POOL_PERMISSIONS, AtlasSimulator, Limits, Model, SimulatorClock
+from paceline.simulators.ripe_atlas import (
+    POOL_PERMISSIONS,
+    AtlasSimulator,
+    SimulatedLimits,
+    SimulatorClock,
+    SimulatorModel,
+)
 from tests.simulators.support.atlas_client import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Client, ping
 
 
@@ -77,7 +83,7 @@ def test_any_status_can_be_scripted(client: Client, status: int) -> None:
 
 @pytest.mark.parametrize("slash", ["", "/"])
 def test_a_stop_is_final_and_frees_the_place(simulator: AtlasSimulator, client: Client, slash: str) -> None:
-    simulator.add_account("alice", keys=0, limits=Limits(concurrent=1))
+    simulator.add_account("alice", keys=0, limits=SimulatedLimits(concurrent=1))
     (created,) = client.create().ids
     assert client.create().details == ["You are not permitted to run more than 1 concurrent measurements."]
     assert client.ask("DELETE", f"/measurements/{created}{slash}").status == 204
@@ -197,7 +203,7 @@ def test_list_reports_unknown_filters(client: Client) -> None:
 
 
 def test_many_statuses_come_in_one_call_without_a_key(simulator: AtlasSimulator, client: Client) -> None:
-    simulator.add_account("alice", keys=0, limits=Limits(concurrent=500))
+    simulator.add_account("alice", keys=0, limits=SimulatedLimits(concurrent=500))
     wanted = [one for n in range(6) for one in client.create(*[ping(target=f"192.0.2.{n}")] * 25).ids]
     ids = ",".join(map(str, wanted))
     page = Client(simulator.base_url).get(f"/measurements/?id__in={ids}&fields=id,status&page_size=500")
@@ -205,7 +211,7 @@ def test_many_statuses_come_in_one_call_without_a_key(simulator: AtlasSimulator,
 
 
 def test_a_new_measurement_is_in_the_lists_only_after_a_while() -> None:
-    model = Model(index_lag_ms=30_000)
+    model = SimulatorModel(index_lag_ms=30_000)
     with AtlasSimulator(model, clock=SimulatorClock(start_ms=START_MS, speed=0)) as simulator:
         client = Client(simulator.base_url, simulator.add_account("alice")[0])
         (created,) = client.create(ping(tags=["mine"])).ids

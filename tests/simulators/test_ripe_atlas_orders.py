@@ -10,7 +10,13 @@ import dns.message
 import pytest
 from cryptography import x509
 
-from paceline.simulators.ripe_atlas import POOL_PERMISSIONS, AtlasSimulator, Grant, Model, SimulatorClock
+from paceline.simulators.ripe_atlas import (
+    POOL_PERMISSIONS,
+    AtlasSimulator,
+    SimulatedGrant,
+    SimulatorClock,
+    SimulatorModel,
+)
 from tests.simulators.support.atlas_client import MINUTE_MS, START_MS, Client, definition_of, order, ping
 
 ALL_TYPES = ("ping", "traceroute", "dns", "sslcert", "ntp", "http")
@@ -177,7 +183,9 @@ def test_http_is_for_approved_accounts_and_wifi_for_no_account(client: Client) -
     ],
 )
 def test_probes_are_chosen_as_asked(spec: dict[str, Any]) -> None:
-    with AtlasSimulator(Model(scheduled_share=1), clock=SimulatorClock(start_ms=START_MS, speed=0)) as simulator:
+    with AtlasSimulator(
+        SimulatorModel(scheduled_share=1), clock=SimulatorClock(start_ms=START_MS, speed=0)
+    ) as simulator:
         client = Client(simulator.base_url, simulator.add_account("alice")[0])
         (created,) = client.create(probes=[spec]).ids
         simulator.clock.advance(MINUTE_MS)
@@ -235,7 +243,7 @@ def test_key_without_a_permission_is_refused_only_the_action_that_needs_it(
 
 def test_a_grant_for_one_measurement_stops_only_that(simulator: AtlasSimulator, client: Client) -> None:
     one, other = client.create(ping(), ping()).ids
-    grant = Grant("measurements.stop_measurement", one)
+    grant = SimulatedGrant("measurements.stop_measurement", one)
     narrow = Client(simulator.base_url, simulator.add_key("alice", grants=(grant,)).uuid)
     assert narrow.ask("DELETE", f"/measurements/{other}/").status == 403
     assert narrow.ask("DELETE", f"/measurements/{one}/").status == 204

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from paceline.simulators.ripe_atlas import AtlasSimulator, Limits
-from paceline.simulators.ripe_atlas.quotas import Day
+from paceline.simulators.ripe_atlas import AtlasSimulator, SimulatedLimits
+from paceline.simulators.ripe_atlas.quotas import DailyUsage
 from tests.simulators.support.atlas_client import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Client, definition_of, ping
 
 
@@ -30,7 +30,7 @@ def test_account_runs_at_most_a_hundred_measurements_at_once_over_all_its_keys(
 
 
 def test_the_daily_results_are_refused_with_ripes_figures(simulator: AtlasSimulator, client: Client) -> None:
-    simulator.add_account("alice", keys=0, limits=Limits(daily_results=3_000))
+    simulator.add_account("alice", keys=0, limits=SimulatedLimits(daily_results=3_000))
     periodic = {"is_oneoff": False, "requested": 10}
     assert client.create(ping(interval=360), **periodic).status == 201
     refused = client.create(ping(interval=360), **periodic)
@@ -44,7 +44,7 @@ def test_the_daily_results_are_refused_with_ripes_figures(simulator: AtlasSimula
 
 
 def test_the_daily_credits_are_refused_until_a_day_has_passed(simulator: AtlasSimulator, client: Client) -> None:
-    simulator.add_account("alice", keys=0, limits=Limits(daily_credits=10_000))
+    simulator.add_account("alice", keys=0, limits=SimulatedLimits(daily_credits=10_000))
     assert client.create(definition_of("traceroute"), requested=150).status == 201
     refused = client.create(definition_of("traceroute"), requested=30)
     assert "higher than your maximum daily credits limit 10000" in refused.details[0]
@@ -56,7 +56,7 @@ def test_the_daily_credits_are_refused_until_a_day_has_passed(simulator: AtlasSi
 
 
 def test_daily_sums_and_books_equal_a_recount(simulator: AtlasSimulator, client: Client) -> None:
-    chance, day, world = random.Random(5), Day(), simulator.world
+    chance, day, world = random.Random(5), DailyUsage(), simulator.world
     for _ in range(80):
         stop_time = simulator.clock.now_ms() // 1_000 + chance.randrange(3_600, 90_000)
         often = {"is_oneoff": False, "stop_time": stop_time} if chance.random() < 0.3 else {}
@@ -107,7 +107,7 @@ def test_cap_on_a_target_counts_the_measurements_of_all_accounts(simulator: Atla
 
 
 def test_exactly_one_of_two_clients_gets_the_last_room(simulator: AtlasSimulator, client: Client) -> None:
-    simulator.add_account("alice", keys=0, limits=Limits(concurrent=3))
+    simulator.add_account("alice", keys=0, limits=SimulatedLimits(concurrent=3))
     keys = [client.key, simulator.add_key("alice").uuid]
     barrier = threading.Barrier(10)
     statuses: list[int] = []

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from paceline.testing import Answer, Request, VirtualPaceline
+from paceline.testing import Answer, OutsideRequest, VirtualPaceline
 from paceline_client.models.job_documents import MeasurementDocument
 
 HTTP = {"kind": "http", "url": "https://example.org/"}
@@ -75,7 +75,7 @@ def test_target_that_hangs_or_refuses_is_a_failed_run(answer: Answer, reason: st
 def test_batch_day_is_spread_retried_and_done_once_each() -> None:
     refused: set[str] = set()
 
-    def answers(request: Request) -> Answer:
+    def answers(request: OutsideRequest) -> Answer:
         first = request.run not in refused
         refused.add(request.run)
         return Answer(status=503 if first else 200)
@@ -124,7 +124,7 @@ def test_user_sees_only_their_own_monitors() -> None:
 
 
 def test_same_seed_makes_the_same_requests() -> None:
-    def story(seed: int) -> list[Request]:
+    def story(seed: int) -> list[OutsideRequest]:
         with VirtualPaceline(seed=seed) as p:
             p.answers = lambda _request: Answer(status=503)
             p.client.providers.put("shop", base_url="https://shop.example")

@@ -12,13 +12,13 @@ import pytest
 
 from paceline.core.jobs.job import JobLimits
 from paceline.core.users import UserEdit
-from paceline.simulators.ripe_atlas import Limits
+from paceline.simulators.ripe_atlas import SimulatedLimits
 from paceline.steps.jobs.submit import submit_job
 from tests.world.support.job_actors import Place
 from tests.world.support.job_world import JobWorld
 from tests.world.support.seeded import SECOND_MS
 
-ROOMY = Limits(concurrent=20_000, daily_results=10_000_000, daily_credits=100_000_000)
+ROOMY = SimulatedLimits(concurrent=20_000, daily_results=10_000_000, daily_credits=100_000_000)
 SENDS = 400
 Maker = Callable[[Sequence[Place]], JobWorld]
 
@@ -119,7 +119,7 @@ def test_accounts_are_used_evenly_and_in_proportion_to_their_limits(
         Place(
             f"account-{number}",
             1 + number % 3,
-            Limits(concurrent=8 * scale, daily_results=6_000 * scale, daily_credits=60_000 * scale),
+            SimulatedLimits(concurrent=8 * scale, daily_results=6_000 * scale, daily_credits=60_000 * scale),
         )
         for number, scale in enumerate(scales)
     ]

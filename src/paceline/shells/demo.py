@@ -17,7 +17,7 @@ from paceline.config import Settings
 from paceline.core.batches.batch import RecordSpec, day_at
 from paceline.core.jobs.values import AccountSpec, Ending, HeldState
 from paceline.errors import AlreadyExists, OverDailyCredits
-from paceline.simulators.ripe_atlas import AtlasSimulator, Model
+from paceline.simulators.ripe_atlas import AtlasSimulator, SimulatorModel
 from paceline.steps import access
 from paceline.steps.batches.batches import get_batch, put_batch, put_records
 from paceline.steps.batches.plan import plan_day
@@ -59,7 +59,7 @@ def demo_atlas(*, now_ms: int) -> AtlasSimulator:
     remembers the earlier ones, and no two measurements may have the same id.
     """
     simulator = AtlasSimulator(
-        Model(
+        SimulatorModel(
             first_id=now_ms // 100,
             index_lag_ms=500,
             schedule_after_ms=300,

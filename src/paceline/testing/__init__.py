@@ -9,7 +9,7 @@
 'failing'
 """
 
-from paceline.testing.outside import Answer, Request
+from paceline.testing.outside import Answer, OutsideRequest
 from paceline.testing.virtual import VirtualPaceline
 
-__all__ = ["Answer", "Request", "VirtualPaceline"]
+__all__ = ["Answer", "OutsideRequest", "VirtualPaceline"]

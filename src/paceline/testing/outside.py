@@ -24,7 +24,7 @@ from paceline.ports import Clock
 T = TypeVar("T")
 
 
-class Request(msgspec.Struct, frozen=True):
+class OutsideRequest(msgspec.Struct, frozen=True):
     """A check, a batch's call or a webhook as it reaches the outside."""
 
     kind: Literal["http", "tcp", "dns", "tls", "call"]
@@ -60,7 +60,7 @@ class Answer(msgspec.Struct, frozen=True):
         return took_ms
 
 
-Answers = Callable[[Request], Answer]
+Answers = Callable[[OutsideRequest], Answer]
 
 
 class _Flight(NamedTuple, Generic[T]):
@@ -99,7 +99,7 @@ class Outside:
 
     def __init__(self, clock: Clock, answers: Answers) -> None:
         self.answers = answers
-        self.requests: list[Request] = []
+        self.requests: list[OutsideRequest] = []
         self.checks: Flights[Finished] = Flights(clock)
         self.calls: Flights[CallResult] = Flights(clock)
         self.webhooks: Flights[CallResult] = Flights(clock)
@@ -122,16 +122,16 @@ class Outside:
             took_ms = min(answer.after_ms, call.timeout_ms)
             into.add(_call_result(call, answer, now_ms=now_ms, took_ms=took_ms), ends_ms=now_ms + took_ms)
 
-    def _ask(self, request: Request) -> Answer:
+    def _ask(self, request: OutsideRequest) -> Answer:
         self.requests.append(request)
         return self.answers(request)
 
 
-def _check_request(order: Order, at: datetime) -> Request:
+def _check_request(order: Order, at: datetime) -> OutsideRequest:
     check = order.check
     match check:
         case HttpCheck():
-            request = Request(
+            request = OutsideRequest(
                 "http",
                 urlsplit(check.url).hostname or "",
                 at,
@@ -143,17 +143,17 @@ def _check_request(order: Order, at: datetime) -> Request:
                 body=check.body,
             )
         case TcpCheck():
-            request = Request("tcp", check.host, at, order.run_id, order.attempt)
+            request = OutsideRequest("tcp", check.host, at, order.run_id, order.attempt)
         case TlsCheck():
-            request = Request("tls", check.host, at, order.run_id, order.attempt)
+            request = OutsideRequest("tls", check.host, at, order.run_id, order.attempt)
         case DnsCheck():
-            request = Request("dns", check.name, at, order.run_id, order.attempt)
+            request = OutsideRequest("dns", check.name, at, order.run_id, order.attempt)
     return request
 
 
-def _call_request(call: Call, at: datetime) -> Request:
+def _call_request(call: Call, at: datetime) -> OutsideRequest:
     host = urlsplit(call.url).hostname or ""
-    return Request("call", host, at, call.run_id, call.attempt, call.method, call.url, call.headers, call.body)
+    return OutsideRequest("call", host, at, call.run_id, call.attempt, call.method, call.url, call.headers, call.body)
 
 
 def _judge(check: PolledCheck, answer: Answer, took_ms: int) -> Done:

@@ -19,7 +19,7 @@ from paceline.shells.api.http.context import ApiHooks
 from paceline.simulators.ripe_atlas import AtlasSimulator, SimulatorClock
 from paceline.steps.access import DAILY_CREDITS_DEFAULT, TOKEN_BYTES, add_user
 from paceline.testing.engine import VirtualClock, VirtualEngine
-from paceline.testing.outside import Answer, Answers, Outside, Request
+from paceline.testing.outside import Answer, Answers, Outside, OutsideRequest
 from paceline.testing.transport import ApiTransport
 from paceline.wiring import System, open_system
 from paceline_client import Client
@@ -83,7 +83,7 @@ class VirtualPaceline:
         self._outside.answers = answers
 
     @property
-    def requests(self) -> list[Request]:
+    def requests(self) -> list[OutsideRequest]:
         """All requests that reached the outside, oldest first."""
         return self._outside.requests
 

@@ -15,7 +15,7 @@ from paceline.config import load_settings
 from paceline.core.jobs.atlas import Created, Lost, Refused
 from paceline.core.jobs.atlas_replies import Credits, KeyCheck
 from paceline.core.jobs.measurement import Measurement
-from paceline.simulators.ripe_atlas import AtlasSimulator, Fault, Limits
+from paceline.simulators.ripe_atlas import AtlasSimulator, Fault, SimulatedLimits
 from paceline.wiring import open_atlas
 from tests.adapters.providers.support.atlas_stage import (
     CANARY,
@@ -42,25 +42,30 @@ def test_a_send_gives_the_ids_in_the_order_of_the_definitions(
     assert request.body == body_of(measurement("ping", "traceroute"))
 
 
-REFUSALS: list[tuple[str, Limits, Measurement, dict[str, Any]]] = [
-    ("concurrent", Limits(concurrent=0), measurement(), {"scope": "account", "meter": "concurrent", "limit": 0}),
+REFUSALS: list[tuple[str, SimulatedLimits, Measurement, dict[str, Any]]] = [
+    (
+        "concurrent",
+        SimulatedLimits(concurrent=0),
+        measurement(),
+        {"scope": "account", "meter": "concurrent", "limit": 0},
+    ),
     (
         "daily results",
-        Limits(daily_results=4),
+        SimulatedLimits(daily_results=4),
         measurement(),
         {"scope": "account", "meter": "results", "limit": 4, "current": 0},
     ),
     (
         "daily credits",
-        Limits(daily_credits=20),
+        SimulatedLimits(daily_credits=20),
         measurement(),
         {"scope": "account", "meter": "credits", "limit": 20, "current": 0},
     ),
-    ("covered", Limits(), measurement(probes={"type": "asn", "value": 64_512}), {"scope": "request"}),
-    ("resolved", Limits(), measurement(target="nowhere.invalid"), {"scope": "request"}),
-    ("disallowed characters", Limits(), measurement(tags=["white space"]), {"scope": "request"}),
-    ("more than 3 probes", Limits(probes=3), measurement(), {"scope": "request"}),
-    ("HTTP measurements", Limits(), measurement("http"), {"scope": "type"}),
+    ("covered", SimulatedLimits(), measurement(probes={"type": "asn", "value": 64_512}), {"scope": "request"}),
+    ("resolved", SimulatedLimits(), measurement(target="nowhere.invalid"), {"scope": "request"}),
+    ("disallowed characters", SimulatedLimits(), measurement(tags=["white space"]), {"scope": "request"}),
+    ("more than 3 probes", SimulatedLimits(probes=3), measurement(), {"scope": "request"}),
+    ("HTTP measurements", SimulatedLimits(), measurement("http"), {"scope": "type"}),
 ]
 
 
@@ -69,7 +74,7 @@ def test_words_of_a_refusal_decide_its_scope_and_its_meter(
     simulator: AtlasSimulator,
     atlas: RipeAtlas,
     words: str,
-    limits: Limits,
+    limits: SimulatedLimits,
     wanted: Measurement,
     expected: dict[str, Any],
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 from paceline.adapters.providers.ripe_atlas import RipeAtlas
 from paceline.core.jobs.atlas import Lost, Refused
 from paceline.core.jobs.atlas_replies import KeyCheck
-from paceline.simulators.ripe_atlas import AtlasSimulator, Fault, Model
+from paceline.simulators.ripe_atlas import AtlasSimulator, Fault, SimulatorModel
 from tests.adapters.providers.support.atlas_stage import READS
 
 POOL = ("measurements.create_measurement", "measurements.stop_measurement")
@@ -39,7 +39,7 @@ def test_a_key_check_names_the_permission_that_is_missing(
 
 @pytest.mark.parametrize("status", [401, 403])
 def test_a_key_that_ripe_does_not_know_is_one_problem_in_ripes_words(status: int) -> None:
-    with AtlasSimulator(Model(unknown_key_status=status)) as simulator:
+    with AtlasSimulator(SimulatorModel(unknown_key_status=status)) as simulator:
         atlas = RipeAtlas(simulator.base_url)
         checked = atlas.check_key("no-such-key")
         atlas.close()

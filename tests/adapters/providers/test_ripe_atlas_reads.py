@@ -10,7 +10,7 @@ import pytest
 from paceline.adapters.providers.ripe_atlas import RipeAtlas
 from paceline.core.jobs.atlas import Lost, Refused, site_tag
 from paceline.core.jobs.atlas_replies import Credits, Delivered, Stopped
-from paceline.simulators.ripe_atlas import AtlasSimulator, Fault, Limits
+from paceline.simulators.ripe_atlas import AtlasSimulator, Fault, SimulatedLimits
 from tests.adapters.providers.support.atlas_stage import (
     MINUTE_MS,
     SITE,
@@ -22,7 +22,7 @@ LAG_MS = 5_000
 
 
 def limited(simulator: AtlasSimulator, **limits: Any) -> str:
-    return simulator.add_account("small", limits=Limits(**limits))[0]
+    return simulator.add_account("small", limits=SimulatedLimits(**limits))[0]
 
 
 def test_statuses_are_read_in_bulk_and_only_for_the_requested_ids(

@@ -12,7 +12,7 @@ import pytest
 from paceline.core.alerts.alert import Alert
 from paceline.core.jobs.values import AccountSpec
 from paceline.shells.aws_lambda import jobs
-from paceline.simulators.ripe_atlas import AtlasSimulator, Limits
+from paceline.simulators.ripe_atlas import AtlasSimulator, SimulatedLimits
 from paceline.steps.jobs.accounts import add_key, put_account_spec
 from tests.aws.support.lambda_stage import Context, Stage, Target, lambda_stage
 from tests.aws.support.mapping import Weather
@@ -37,7 +37,7 @@ def stage(atlas: AtlasSimulator) -> Iterator[Stage]:
 
 
 def add_account(stage: Stage, atlas: AtlasSimulator) -> None:
-    (secret,) = atlas.add_account("lab", limits=Limits(concurrent=100))
+    (secret,) = atlas.add_account("lab", limits=SimulatedLimits(concurrent=100))
     put_account_spec(stage.store, "lab", AccountSpec(concurrent=100))
     add_key(stage.store, stage.now.system.vault, "lab", secret, now_ms=stage.now.now_ms())
 

@@ -28,7 +28,7 @@ from paceline.core.monitors.definition import MonitorSpec
 from paceline.core.monitors.values import PutMonitor, Run
 from paceline.simulators.http import ModelHttpServer
 from paceline.simulators.providers import ModelProviders, Script, serve_providers
-from paceline.simulators.ripe_atlas import AtlasSimulator, Limits
+from paceline.simulators.ripe_atlas import AtlasSimulator, SimulatedLimits
 from paceline.steps.access import add_user
 from paceline.steps.batches.batches import get_batch, put_batch, put_records
 from paceline.steps.batches.plan import plan_day
@@ -113,7 +113,7 @@ class Stage:
         """At RIPE they may do as much as is declared here, and no more."""
         for name in names:
             put_account_spec(self.store, name, AccountSpec(concurrent=concurrent, daily_credits=daily_credits))
-            limits = Limits(concurrent=concurrent, daily_credits=daily_credits)
+            limits = SimulatedLimits(concurrent=concurrent, daily_credits=daily_credits)
             for key in self.atlas.add_account(name, keys=2, limits=limits):
                 add_key(self.store, VAULT, name, key, now_ms=now_ms())
 

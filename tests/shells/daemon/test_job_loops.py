@@ -23,9 +23,9 @@ from paceline.core.jobs.values import AccountSpec
 from paceline.shells.daemon import loop as loops
 from paceline.shells.daemon.jobs import Dispatcher, Follower
 from paceline.shells.daemon.keeper import Keeper
-from paceline.shells.daemon.loop import Loop, Turn
+from paceline.shells.daemon.loop import Loop, LoopTurn
 from paceline.shells.daemon.metrics import Metrics
-from paceline.simulators.ripe_atlas import AtlasSimulator, Limits
+from paceline.simulators.ripe_atlas import AtlasSimulator, SimulatedLimits
 from paceline.steps.jobs.accounts import put_account_spec
 from paceline.steps.jobs.dispatch import DispatchSettings
 from paceline.steps.jobs.webhook import webhook_secret
@@ -176,11 +176,11 @@ def test_a_loop_within_a_long_call_is_not_stuck_until_the_calls_own_deadline(mon
     monkeypatch.setattr(loops, "STUCK_S", 0.2)
     over, asking = threading.Event(), threading.Event()
 
-    def turn() -> Turn:
+    def turn() -> LoopTurn:
         loop.beat_for(0.5)
         asking.set()
         over.wait(10)
-        return Turn(10)
+        return LoopTurn(10)
 
     loop = Loop("a loop", turn, Metrics())
     loop.start()
@@ -229,14 +229,14 @@ def full(stage: Stage) -> Iterator[Dispatching]:
 
 def test_dispatcher_with_full_accounts_looks_at_once_when_room_is_announced(full: Dispatching) -> None:
     put_account_spec(full.stage.store, "lab", AccountSpec(concurrent=2))
-    full.stage.atlas.world.registry.accounts["lab"].limits = Limits(concurrent=3)
+    full.stage.atlas.world.registry.accounts["lab"].limits = SimulatedLimits(concurrent=3)
     assert full.sent() == 0, "this process announces the change, as the API does"
     full.tell()
     assert full.sent(1) == 1
 
 
 def test_dispatcher_with_full_accounts_notices_writes_of_another_process(full: Dispatching) -> None:
-    full.stage.atlas.world.registry.accounts["lab"].limits = Limits(concurrent=3)
+    full.stage.atlas.world.registry.accounts["lab"].limits = SimulatedLimits(concurrent=3)
     with closing(SqliteStore(str(full.stage.folder / "p.db"))) as other:
         put_account_spec(other, "lab", AccountSpec(concurrent=3))
     assert full.sent(4) == 2, "one after the other, without a pause between them"

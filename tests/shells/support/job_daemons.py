@@ -19,7 +19,7 @@ from paceline.adapters.vault import SecretVault
 from paceline.core.jobs.job import JobLimits
 from paceline.core.jobs.values import AccountSpec, StoredJob, StoredMeasurement
 from paceline.core.users import UserEdit
-from paceline.simulators.ripe_atlas import AtlasSimulator, Fault, Limits, Model
+from paceline.simulators.ripe_atlas import AtlasSimulator, Fault, SimulatedLimits, SimulatorModel
 from paceline.simulators.ripe_atlas.faults import Kind
 from paceline.steps.jobs.accounts import add_key, put_account_spec
 from paceline.steps.jobs.submit import submit_job
@@ -29,7 +29,7 @@ KEY = hashlib.sha256(SECRET.encode()).digest()
 VAULT = SecretVault(KEY)
 TAG = r"paceline-[0-9a-z]+-[0-9a-z]+-\d+"
 UP = "Paceline is up"
-QUICK = Model(
+QUICK = SimulatorModel(
     index_lag_ms=200,
     schedule_after_ms=50,
     start_after_ms=100,
@@ -57,7 +57,7 @@ class Stage:
 
     def accounts(self, *names: str, concurrent: int = 100) -> None:
         for name in names:
-            keys = self.atlas.add_account(name, keys=2, limits=Limits(concurrent=concurrent))
+            keys = self.atlas.add_account(name, keys=2, limits=SimulatedLimits(concurrent=concurrent))
             put_account_spec(self.store, name, AccountSpec(concurrent=concurrent))
             for key in keys:
                 add_key(self.store, VAULT, name, key, now_ms=now_ms())

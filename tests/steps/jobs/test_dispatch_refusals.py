@@ -12,7 +12,7 @@ from paceline.core.jobs.answers import Gates, judge_answer
 from paceline.core.jobs.atlas import Lost, Refused
 from paceline.core.jobs.pool import LOOK_AGAIN_MS
 from paceline.core.jobs.values import AccountClosed, AccountSpec, NotSent, Paused, Rejected, TargetFull, Unsure
-from paceline.simulators.ripe_atlas import Limits
+from paceline.simulators.ripe_atlas import SimulatedLimits
 from paceline.steps.jobs.sync import sync_accounts
 from paceline.steps.views.account_report import account_views
 from paceline.steps.views.job_report import job_view
@@ -40,13 +40,13 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 @pytest.mark.parametrize(
     ("limits", "meter", "words"),
     [
-        (Limits(concurrent=1), "concurrent", "not permitted to run more than 1 concurrent"),
-        (Limits(daily_results=15), "results", "maximum daily results limit 15"),
-        (Limits(daily_credits=70), "credits", "maximum daily credits limit 70"),
+        (SimulatedLimits(concurrent=1), "concurrent", "not permitted to run more than 1 concurrent"),
+        (SimulatedLimits(daily_results=15), "results", "maximum daily results limit 15"),
+        (SimulatedLimits(daily_credits=70), "credits", "maximum daily credits limit 70"),
     ],
 )
 def test_an_account_that_ripe_calls_full_gets_no_more_and_the_measurement_waits(
-    scene: Scene, limits: Limits, meter: str, words: str
+    scene: Scene, limits: SimulatedLimits, meter: str, words: str
 ) -> None:
     scene.add_account(limits=limits)
     job = scene.submit(measurement(), measurement())
@@ -64,7 +64,7 @@ def test_an_account_that_ripe_calls_full_gets_no_more_and_the_measurement_waits(
 
 
 def test_next_account_is_used_after_a_refusal(scene: Scene) -> None:
-    scene.add_account("full", limits=Limits(concurrent=0))
+    scene.add_account("full", limits=SimulatedLimits(concurrent=0))
     scene.add_account("roomy", spec=AccountSpec(daily_credits=900_000))
     job = scene.submit()
     assert [one.outcome for one in scene.dispatch_all()] == ["not_sent", "sent"]

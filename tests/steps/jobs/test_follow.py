@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from paceline.simulators.ripe_atlas import Model
-from paceline.simulators.ripe_atlas.measurements import STATUS_NAMES, Status
+from paceline.simulators.ripe_atlas import SimulatorModel
+from paceline.simulators.ripe_atlas.measurements import STATUS_NAMES, StatusSince
 from paceline.simulators.ripe_atlas.world import Fate
 from paceline.steps.jobs import follow as following
 from paceline.steps.jobs.follow import Watch, finish
@@ -27,7 +27,7 @@ from tests.steps.support.follow_scene import (
 )
 
 HOUR_MS = 60 * MINUTE_MS
-SHY = Model(answering_share=0.5, scheduled_share=1.0)
+SHY = SimulatorModel(answering_share=0.5, scheduled_share=1.0)
 """Half of the probes never answer."""
 
 
@@ -41,7 +41,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 @pytest.fixture
 def diligent(tmp_path: Path) -> Iterator[Scene]:
     """Every probe answers."""
-    with a_scene(tmp_path / "store.db", model=Model(answering_share=1.0, scheduled_share=1.0)) as scene:
+    with a_scene(tmp_path / "store.db", model=SimulatorModel(answering_share=1.0, scheduled_share=1.0)) as scene:
         scene.add_account()
         yield scene
 
@@ -116,7 +116,7 @@ def test_unknown_status_of_ripe_fails_the_measurement_and_is_reported(
     job = sent(scene)
     scene.clock.advance(20 * SECOND_MS)
     item = scene.one(job)
-    at_ripe(scene, item).ended = Status(3, scene.clock.now_ms())
+    at_ripe(scene, item).ended = StatusSince(3, scene.clock.now_ms())
     report = pass_on(scene)
     assert scene.one(job).state == "failed"
     assert "not known: 3" in scene.one(job).reason

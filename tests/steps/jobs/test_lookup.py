@@ -16,7 +16,7 @@ from paceline.core.jobs.lookups import PART_LOOKS_MAX
 from paceline.core.jobs.pool import LOOK_AGAIN_MS
 from paceline.core.jobs.values import AccountSpec, StoredJob, StoredMeasurement
 from paceline.core.leases import SEND_LEASE_MS
-from paceline.simulators.ripe_atlas import Model
+from paceline.simulators.ripe_atlas import SimulatorModel
 from paceline.steps.jobs.atlas_keys import find_key, no_key_reason
 from paceline.steps.jobs.lookup import LookedUp, look_up, lose_stale_sends
 from tests.steps.support.atlas_scene import DESK, SECRET, SETTLE_MS, SITE, START_MS, VAULT, Scene, a_scene, measurement
@@ -86,7 +86,7 @@ def test_promise_9_measurement_that_never_arrived_is_sent_again_once_after_two_l
 
 
 def test_promise_9_lagging_lists_of_ripe_do_not_double_a_measurement(tmp_path: Path) -> None:
-    with a_scene(tmp_path / "store.db", model=Model(index_lag_ms=90_000)) as scene:
+    with a_scene(tmp_path / "store.db", model=SimulatorModel(index_lag_ms=90_000)) as scene:
         scene.add_account()
         job = lost(scene)
         assert look_later(scene) == LookedUp(absent_once=1)

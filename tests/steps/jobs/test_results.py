@@ -15,7 +15,7 @@ from paceline.core.jobs.job import JobLimits
 from paceline.core.jobs.values import Rejected, Sent, StoredJob, StoredMeasurement
 from paceline.core.users import UserEdit
 from paceline.ports import Store
-from paceline.simulators.ripe_atlas import AtlasSimulator, Fault, Model, SimulatorClock
+from paceline.simulators.ripe_atlas import AtlasSimulator, Fault, SimulatorClock, SimulatorModel
 from paceline.steps.jobs import accounts, results
 from paceline.steps.jobs.results import write_merged, write_results
 from paceline.steps.jobs.submit import submit_job
@@ -69,7 +69,7 @@ class Stage:
 
 @pytest.fixture
 def stage(store: Store) -> Iterator[Stage]:
-    with AtlasSimulator(Model(index_lag_ms=0), clock=SimulatorClock(start_ms=T0_MS, speed=0)) as simulator:
+    with AtlasSimulator(SimulatorModel(index_lag_ms=0), clock=SimulatorClock(start_ms=T0_MS, speed=0)) as simulator:
         atlas = RipeAtlas(simulator.base_url)
         yield Stage(store, simulator, atlas)
         atlas.close()

@@ -12,7 +12,7 @@ from paceline.adapters.providers.ripe_atlas import RipeAtlas
 from paceline.core.jobs.atlas_replies import Credits, Unanswered
 from paceline.core.jobs.meters import room
 from paceline.core.jobs.values import AccountSpec
-from paceline.simulators.ripe_atlas import Fault, Limits, Model
+from paceline.simulators.ripe_atlas import Fault, SimulatedLimits, SimulatorModel
 from paceline.steps.jobs.accounts import put_account_spec
 from paceline.steps.jobs.follow import Watch
 from paceline.steps.jobs.sync import Synced, sync_accounts
@@ -26,7 +26,7 @@ EVERY_MS = 30 * SECOND_MS
 
 @pytest.fixture
 def scene(tmp_path: Path) -> Iterator[Scene]:
-    with a_scene(tmp_path / "store.db", model=Model(answering_share=1.0, scheduled_share=1.0)) as scene:
+    with a_scene(tmp_path / "store.db", model=SimulatorModel(answering_share=1.0, scheduled_share=1.0)) as scene:
         yield scene
 
 
@@ -197,7 +197,7 @@ def test_synchronization_stops_after_a_few_unanswered_requests(scene: Scene) -> 
 
 
 def test_a_limit_of_ripe_below_the_declared_one_is_reported(scene: Scene) -> None:
-    scene.add_account(limits=Limits(daily_credits=500_000))
+    scene.add_account(limits=SimulatedLimits(daily_credits=500_000))
     [lower] = sync(scene).lower_limits
     assert (lower.account, lower.told, lower.declared) == ("lab", 500_000, 1_000_000)
     assert scene.account().credits.limit == 1_000_000

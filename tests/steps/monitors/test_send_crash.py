@@ -14,7 +14,7 @@ import pytest
 from paceline.core.jobs.atlas import Marker, marker_tag
 from paceline.core.jobs.pool import Account
 from paceline.core.jobs.values import AccountSpec, StoredJob
-from paceline.simulators.ripe_atlas import Limits
+from paceline.simulators.ripe_atlas import SimulatedLimits
 from paceline.steps.jobs.follow import Watch, finish, follow
 from paceline.steps.jobs.lookup import lose_stale_sends
 from paceline.steps.jobs.reconcile import reconcile
@@ -82,7 +82,7 @@ def lost_order(scene: Scene) -> None:
 
 
 def full_account(scene: Scene) -> None:
-    scene.add_account("full", limits=Limits(concurrent=1))
+    scene.add_account("full", limits=SimulatedLimits(concurrent=1))
     scene.add_account("roomy")
 
 

@@ -16,7 +16,7 @@ from paceline.core.jobs.pool import Account
 from paceline.core.jobs.values import AccountSpec, StoredJob, StoredMeasurement
 from paceline.core.users import UserEdit
 from paceline.ports import Atlas, Store
-from paceline.simulators.ripe_atlas import AtlasSimulator, Fault, Limits, Model, SimulatorClock
+from paceline.simulators.ripe_atlas import AtlasSimulator, Fault, SimulatedLimits, SimulatorClock, SimulatorModel
 from paceline.steps.jobs.accounts import add_key, put_account_spec
 from paceline.steps.jobs.dispatch import Dispatched, DispatchSettings, dispatch_next
 from paceline.steps.jobs.lookup import LookedUp, look_up
@@ -49,7 +49,9 @@ class DrivenClock:
 class Scene:
     """One installation against one simulated RIPE. ``restart`` is another process on the same store."""
 
-    def __init__(self, path: Path, *, model: Model | None = None, users: Sequence[str] = ("ann", "bob")) -> None:
+    def __init__(
+        self, path: Path, *, model: SimulatorModel | None = None, users: Sequence[str] = ("ann", "bob")
+    ) -> None:
         self.path = str(path)
         self.clock = DrivenClock()
         self.simulator = AtlasSimulator(model, clock=SimulatorClock(source=self.clock.now_ms))
@@ -82,7 +84,12 @@ class Scene:
     # -- the world as it is set up
 
     def add_account(
-        self, name: str = "lab", *, spec: AccountSpec | None = None, limits: Limits | None = None, keys: int = 1
+        self,
+        name: str = "lab",
+        *,
+        spec: AccountSpec | None = None,
+        limits: SimulatedLimits | None = None,
+        keys: int = 1,
     ) -> list[str]:
         """At RIPE and here; ``limits`` are RIPE's, ``spec`` ours. Returns the keys' secrets."""
         secrets = self.simulator.add_account(name, keys=keys, limits=limits)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from paceline.ports import Clock, Store
-from paceline.simulators.ripe_atlas import AtlasSimulator, Model, SimulatorClock
+from paceline.simulators.ripe_atlas import AtlasSimulator, SimulatorClock, SimulatorModel
 from tests.world.support.job_actors import OWNERS, PLACES, JobDaemon, JobUsers, Operators, Place, Ripe
 from tests.world.support.job_ledger import (
     SITE,
@@ -83,7 +83,7 @@ class JobWorld(Seeded):
         self.sending_max = self.random.choice((1, 1, 3))
         self.freezes = 0
         lag_ms = lag_ms or self.random.choice((2_000, 5_000, 40_000, 100_000))
-        model = Model(seed=seed, probes=400, target_cap=target_cap, index_lag_ms=lag_ms)
+        model = SimulatorModel(seed=seed, probes=400, target_cap=target_cap, index_lag_ms=lag_ms)
         self.simulator = AtlasSimulator(model, clock=SimulatorClock(source=lambda: self.true_ms))
         self.truth = Truth(self.simulator.world, SITE)
         self.books = JobBooks(self.truth)

@@ -16,7 +16,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.exceptions import ClientError
 
 from paceline.core.batches.batch import Batch, day_at
-from paceline.shells.aws_lambda.runtime import Engine, Event, engine, logger, time_of
+from paceline.shells.aws_lambda.runtime import Event, FunctionEngine, engine, logger, time_of
 from paceline.shells.aws_lambda.sweeper import release_ready
 from paceline.steps.batches.late_records import plan_late_records
 from paceline.steps.batches.plan import all_batches, due_dates, plan_day
@@ -38,7 +38,7 @@ class Planning(msgspec.Struct, frozen=True):
     finished: bool = False
 
 
-class Day(NamedTuple):
+class DueDay(NamedTuple):
     batch: Batch
     date: date
 
@@ -86,7 +86,7 @@ def release(event: Event, context: LambdaContext) -> dict[str, Any]:
     return {"enqueued": state.enqueued}
 
 
-def execution_name(day: Day, again: int = 0) -> str:
+def execution_name(day: DueDay, again: int = 0) -> str:
     """Returns the name of an execution: batch and date, unique for 90 days.
 
     If Step Functions does not accept the batch's id as it is, a digest of it is added.
@@ -97,14 +97,14 @@ def execution_name(day: Day, again: int = 0) -> str:
     return f"{plain}-{day.date.isoformat()}" + (f"-r{again}" if again else "")
 
 
-def _due_days(now: Engine) -> Iterator[Day]:
+def _due_days(now: FunctionEngine) -> Iterator[DueDay]:
     for batch in all_batches(now.store):
         if not batch.spec.paused:
             for day in due_dates(now.store, batch, day_at(batch.spec, now.now_ms())):
-                yield Day(batch, day)
+                yield DueDay(batch, day)
 
 
-def _begin(now: Engine, day: Day) -> str | None:
+def _begin(now: FunctionEngine, day: DueDay) -> str | None:
     """Starts the day's execution. Returns its name, or None if it was started before.
 
     A failed execution keeps its name for 90 days; then the next number is used.

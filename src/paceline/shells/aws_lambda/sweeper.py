@@ -7,7 +7,7 @@ from typing import Any
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from paceline.ports.queue_messages import Look, Release
-from paceline.shells.aws_lambda.runtime import Engine, Event, engine, logger
+from paceline.shells.aws_lambda.runtime import Event, FunctionEngine, engine, logger
 from paceline.shells.aws_lambda.ticks import LOOK_MS, release, release_or_tell
 from paceline.steps.monitors.look_after import LateReport, is_any_late, tell_late
 from paceline.steps.monitors.react import react_to_all
@@ -35,7 +35,7 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
     return report
 
 
-def tell_late_runs(now: Engine) -> int:
+def tell_late_runs(now: FunctionEngine) -> int:
     """Tells of monitors whose runs nobody claims.
 
     Returns how many. If there are very many, the keeper tells of the rest.
@@ -50,13 +50,13 @@ def tell_late_runs(now: Engine) -> int:
     return told
 
 
-def release_ready(now: Engine) -> int:
+def release_ready(now: FunctionEngine) -> int:
     """Sends messages for providers that may start a run before the next sweep. Returns how many may start one now."""
     ready = now.store.ready_lanes(until_ms=now.now_ms() + AHEAD_MS)
     return release(now, [Release(provider, at) for provider, at in ready])
 
 
-def release_work(now: Engine) -> int:
+def release_work(now: FunctionEngine) -> int:
     """Like ``release_ready``, for providers whose runs are for workers: the workers are told what may start now."""
     ready = now.store.ready_work(until_ms=now.now_ms() + AHEAD_MS)
     return release_or_tell(now, [Release(provider, at) for provider, at in ready])

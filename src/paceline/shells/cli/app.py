@@ -31,13 +31,13 @@ from paceline.shells.cli.ahead import commands as ahead
 from paceline.shells.cli.as_code import commands as as_code
 from paceline.shells.cli.batches import dead, providers
 from paceline.shells.cli.batches import records as batch_records
-from paceline.shells.cli.call import Call
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.history import commands as history
 from paceline.shells.cli.jobs import accounts, commands, keys
 from paceline.shells.cli.logins import RemoteOptions
 from paceline.shells.cli.monitors import uptime as monitor_uptime
 from paceline.shells.cli.options import flag
-from paceline.shells.cli.output import EXIT_FAILED, Problem, RemoteError, print_problem, problem_of
+from paceline.shells.cli.output import EXIT_FAILED, CliProblem, RemoteError, print_problem, problem_of
 from paceline.shells.cli.top import command as top
 from paceline.shells.cli.why import commands as why
 
@@ -100,7 +100,7 @@ def _root(
     ] = False,
 ) -> None:
     del version
-    ctx.obj = Call(config, store, as_json, RemoteOptions(url, token, token_file, ca_file), utc)
+    ctx.obj = CliCall(config, store, as_json, RemoteOptions(url, token, token_file, ca_file), utc)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -136,7 +136,7 @@ def _is_utf8(words: list[str]) -> bool:
     return not any("\ud800" <= char <= "\udfff" for word in words for char in word)
 
 
-def _problem(error: Exception, given: list[str]) -> Problem:
+def _problem(error: Exception, given: list[str]) -> CliProblem:
     match error:
         case PacelineError():
             return problem_of(error)
@@ -147,20 +147,22 @@ def _problem(error: Exception, given: list[str]) -> Problem:
             path = context.command_path if context else "paceline"
             told = error.format_message().rstrip(".")
             if re.search(r"No such option.*--(url|token|token-file|ca-file)\b", told):
-                return Problem("Wrong usage", f"{told}. It stands before the command: paceline --url URL …", "usage")
-            return Problem("Wrong usage", f"{told}. Try: {path} --help", "usage")
+                return CliProblem("Wrong usage", f"{told}. It stands before the command: paceline --url URL …", "usage")
+            return CliProblem("Wrong usage", f"{told}. Try: {path} --help", "usage")
         case typer.Abort():
-            return Problem("Wrong usage", "The input ended before a question was answered; nothing was done.", "usage")
+            return CliProblem(
+                "Wrong usage", "The input ended before a question was answered; nothing was done.", "usage"
+            )
         case UnicodeEncodeError() if not _is_utf8(given):
-            return Problem(
+            return CliProblem(
                 "Wrong usage", "An argument is not text in UTF-8. Check the encoding of your terminal.", "usage"
             )
         case OSError() if error.filename:
-            return Problem("The system refused", f"{Path(error.filename)}: {error.strerror}.", "failed")
+            return CliProblem("The system refused", f"{Path(error.filename)}: {error.strerror}.", "failed")
         case OSError() if _is_failed_write(error):
-            return Problem("The system refused", f"The output cannot be written: {error.strerror}.", "failed")
+            return CliProblem("The system refused", f"The output cannot be written: {error.strerror}.", "failed")
         case _ if os.environ.get("PACELINE_LOG_LEVEL") == "debug":
             raise error
         case _:
             hint = "This is a defect of Paceline; PACELINE_LOG_LEVEL=debug shows where."
-            return Problem("Something went wrong", f"{type(error).__name__}: {error}. {hint}", "internal")
+            return CliProblem("Something went wrong", f"{type(error).__name__}: {error}. {hint}", "internal")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # slow imports that `--help` does not need
 T = TypeVar("T")
 
 
-class Call(NamedTuple):
+class CliCall(NamedTuple):
     """Options of every command. They stand before or after its name, those of ``remote`` only before it."""
 
     config: Path | None = None
@@ -36,9 +36,9 @@ class Call(NamedTuple):
     remote: RemoteOptions = RemoteOptions()
     utc: bool = False
 
-    def with_later(self, later: Call) -> Call:
+    def with_later(self, later: CliCall) -> CliCall:
         """Returns the options; those given after the command's name win."""
-        return Call(
+        return CliCall(
             later.config or self.config,
             later.store or self.store,
             later.as_json or self.as_json,
@@ -179,8 +179,8 @@ def command(
 
         @functools.wraps(function)
         def run(ctx: typer.Context, **own: Any) -> int | None:
-            later = Call(own.pop("config"), own.pop("store"), own.pop("as_json"), utc=own.pop("utc"))
-            earlier = ctx.obj if isinstance(ctx.obj, Call) else Call()
+            later = CliCall(own.pop("config"), own.pop("store"), own.pop("as_json"), utc=own.pop("utc"))
+            earlier = ctx.obj if isinstance(ctx.obj, CliCall) else CliCall()
             for group, type_ in groups.items():
                 own[group] = type_(**{field: own.pop(field) for field in type_._fields})
             return function(earlier.with_later(later), **own, **fixed)
@@ -208,7 +208,7 @@ def owner_id(system: System, user: str | None) -> str:
 
 
 def _is_group(annotation: Any) -> bool:
-    return isinstance(annotation, type) and hasattr(annotation, "_fields") and annotation is not Call
+    return isinstance(annotation, type) and hasattr(annotation, "_fields") and annotation is not CliCall
 
 
 def _offered(own: inspect.Signature) -> inspect.Signature:

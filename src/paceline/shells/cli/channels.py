@@ -14,7 +14,7 @@ from paceline.core.alerts.silence import TagSilenceBody, tag_silence
 from paceline.core.monitors.checks import HIDDEN
 from paceline.errors import InvalidInput, NotFound
 from paceline.shells import lists
-from paceline.shells.cli.call import Call, command, owner_id
+from paceline.shells.cli.call import CliCall, command, owner_id
 from paceline.shells.cli.options import CursorOption, LimitOption, UserOption, argument, flag, option
 from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, Columns, emit, emit_page
 from paceline.shells.cli.text.columns import ident, when, word, words
@@ -75,7 +75,7 @@ class ChannelOptions(NamedTuple):
 
 
 @command(app, "set")
-def set_channel(call: Call, channel: ChannelArgument, *, user: UserOption = None, options: ChannelOptions) -> None:
+def set_channel(call: CliCall, channel: ChannelArgument, *, user: UserOption = None, options: ChannelOptions) -> None:
     """Create a channel, or change the fields that the options name and keep the rest."""
     if options.url == "-":
         options = options._replace(url=sys.stdin.readline().strip())
@@ -87,7 +87,7 @@ def set_channel(call: Call, channel: ChannelArgument, *, user: UserOption = None
 
 
 @command(app, "list")
-def list_channels(call: Call, *, user: UserOption = None) -> None:
+def list_channels(call: CliCall, *, user: UserOption = None) -> None:
     """List a user's channels; their URLs are never shown."""
     views = call.answer(
         lambda at: alert_report.channel_views(at.store, owner_id(at, user)),
@@ -102,7 +102,7 @@ def list_channels(call: Call, *, user: UserOption = None) -> None:
 
 
 @command(app, "test")
-def send_test(call: Call, channel: ChannelArgument, *, user: UserOption = None) -> int:
+def send_test(call: CliCall, channel: ChannelArgument, *, user: UserOption = None) -> int:
     """Send a test message through a channel and say whether it was accepted; exits with 1 if not."""
     view = call.answer(
         lambda at: _test(at, owner_id(at, user), channel),
@@ -123,7 +123,7 @@ def send_test(call: Call, channel: ChannelArgument, *, user: UserOption = None) 
 
 
 @command(app, "rm")
-def remove(call: Call, channel: ChannelArgument, *, user: UserOption = None) -> None:
+def remove(call: CliCall, channel: ChannelArgument, *, user: UserOption = None) -> None:
     """Remove a channel; alerts of monitors that name it then go to the default channels."""
     call.answer(
         lambda at: channels.remove_channel(at.store, owner_id(at, user), channel),
@@ -134,7 +134,7 @@ def remove(call: Call, channel: ChannelArgument, *, user: UserOption = None) -> 
 
 @command(silence_app, "add")
 def add_silence(
-    call: Call,
+    call: CliCall,
     tag: Annotated[str, argument("TAG", "The tag of the monitors that are silenced.")],
     *,
     user: UserOption = None,
@@ -153,7 +153,7 @@ def add_silence(
 
 
 @command(silence_app, "list")
-def list_silences(call: Call, *, user: UserOption = None) -> None:
+def list_silences(call: CliCall, *, user: UserOption = None) -> None:
     """List a user's silences in force."""
     views = call.answer(
         lambda at: alert_report.silence_views(at.store, owner_id(at, user), now_ms=at.clock.now_ms()),
@@ -164,7 +164,7 @@ def list_silences(call: Call, *, user: UserOption = None) -> None:
 
 @command(silence_app, "end")
 def end_silence(
-    call: Call,
+    call: CliCall,
     silence: Annotated[str, argument("ID", "The silence's id.")],
     *,
     user: UserOption = None,
@@ -178,7 +178,9 @@ def end_silence(
 
 
 @command(alert_app, "list")
-def list_alerts(call: Call, *, user: UserOption = None, limit: LimitOption = 100, cursor: CursorOption = None) -> None:
+def list_alerts(
+    call: CliCall, *, user: UserOption = None, limit: LimitOption = 100, cursor: CursorOption = None
+) -> None:
     """List the alerts sent to a user, with their channels, newest first."""
     views, following = call.answer(
         lambda at: lists.list_alerts(at, owner_id(at, user), cursor=cursor, limit=limit),
@@ -198,7 +200,7 @@ def silence_now(system: System, user: str | None, make: Any) -> SilenceView:
     )
 
 
-def emit_silence(call: Call, view: SilenceView) -> None:
+def emit_silence(call: CliCall, view: SilenceView) -> None:
     what = view.monitor or f"monitors with the tag {view.tag}"
     emit(call, view, f"Silenced {what} until {view.until}. End it early: paceline silence end {view.id}")
 

@@ -14,7 +14,7 @@ import typer
 
 from paceline.errors import AlreadyExists, InvalidInput
 from paceline.shells.cli import output
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.files import draft_of
 from paceline.shells.cli.history.receipts import ReceiptOption, write_receipt
 from paceline.shells.cli.options import argument, flag, option
@@ -47,7 +47,7 @@ def register(app: typer.Typer) -> None:
 
 
 def export(
-    call: Call,
+    call: CliCall,
     file: FileArgument = Path("-"),
     *,
     live: LiveOption = False,
@@ -81,7 +81,7 @@ def export(
     _emit_report(call, file, done)
 
 
-def _export_as_code(call: Call, file: Path, user: str | None) -> None:
+def _export_as_code(call: CliCall, file: Path, user: str | None) -> None:
     from paceline.shells.cli.as_code.export import as_code
 
     text = as_code(call, user)
@@ -130,19 +130,19 @@ def _open_output(file: Path) -> Iterator[Callable[[bytes], object]]:
             os.fsync(stream.fileno())
 
 
-def _emit_report(call: Call, file: Path, done: Exported) -> None:
+def _emit_report(call: CliCall, file: Path, done: Exported) -> None:
     """Prints what was exported; to stderr if the stream itself is on stdout."""
     document = msgspec.to_builtins(done)
     left = {name: document.pop(name) for name in ("runs_left", "dead_letters_left")}
-    notes = [output.Note("Exported " + ", ".join(f"{count} {name}" for name, count in document.items()) + ".")]
+    notes = [output.TextNote("Exported " + ", ".join(f"{count} {name}" for name, count in document.items()) + ".")]
     if any(left.values()):
         notes.append(
-            output.Note(
+            output.TextNote(
                 f"Left behind: {left['runs_left']} runs of monitors that nobody has claimed, and"
                 f" {left['dead_letters_left']} dead letters."
             )
         )
-    notes.append(output.Note("The store that imports it needs the same PACELINE_SECRET_KEY."))
+    notes.append(output.TextNote("The store that imports it needs the same PACELINE_SECRET_KEY."))
     if str(file) == "-":
         output.print_text(*notes)
     else:

@@ -11,7 +11,7 @@ import typer
 
 from paceline.errors import MalformedBody
 from paceline.shells.cli import output
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.export import refuse_while_running
 from paceline.shells.cli.files import open_input
 from paceline.shells.cli.options import argument, flag
@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
     command(app, "import")(import_stream)
 
 
-def import_stream(call: Call, file: FileArgument = Path("-"), *, live: LiveOption = False) -> None:
+def import_stream(call: CliCall, file: FileArgument = Path("-"), *, live: LiveOption = False) -> None:
     """Read an export: replace definitions that differ, keep all others. Importing it again changes nothing."""
     from paceline.steps.move.move_in import import_lines
 
@@ -45,12 +45,12 @@ def import_stream(call: Call, file: FileArgument = Path("-"), *, live: LiveOptio
         )
     words = ("created", "replaced", "unchanged", "passed over")
     rows = [(kind, *(counts.get(word, 0) for word in words)) for kind, counts in done.counts.items()]
-    note = output.Note(
+    note = output.TextNote(
         f"{done.unplaced} monitors were scheduled by a running Paceline before the import could do so:"
         " they fire like new ones. Stop all processes on this store before an import."
     )
     columns = ["KIND", *(word.upper() for word in words)]
-    output.emit(call, msgspec.to_builtins(done), output.Table(columns, rows), note if done.unplaced else None)
+    output.emit(call, msgspec.to_builtins(done), output.TextTable(columns, rows), note if done.unplaced else None)
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:

@@ -12,8 +12,8 @@ from typing import BinaryIO, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from paceline.errors import FieldProblem, InvalidInput
-from paceline.shells.cli.call import Call
-from paceline.shells.cli.output import EXIT_FAILED, EXIT_LIMIT, EXIT_OK, Note, emit, progress_bar
+from paceline.shells.cli.call import CliCall
+from paceline.shells.cli.output import EXIT_FAILED, EXIT_LIMIT, EXIT_OK, TextNote, emit, progress_bar
 
 REFUSALS_KEPT_MAX = 1_000
 REASONS_KEPT_MAX = 1_000
@@ -24,21 +24,21 @@ _FIGURES = re.compile(r"[0-9]+")
 T = TypeVar("T")
 
 
-class Refusal(NamedTuple):
+class RefusedItem(NamedTuple):
     line: int
     id: str | None
     code: str
     detail: str
 
 
-class Group:
+class RefusalGroup:
     """Lines that were refused for the same reason: how many, and the first few."""
 
     def __init__(self) -> None:
         self.count = 0
-        self.first: list[Refusal] = []
+        self.first: list[RefusedItem] = []
 
-    def add(self, refusal: Refusal) -> None:
+    def add(self, refusal: RefusedItem) -> None:
         self.count += 1
         # Refusals of one page come in two passes, so the first lines are found by sorting.
         self.first = sorted([*self.first, refusal], key=lambda one: one.line)[:LINES_SHOWN]
@@ -88,19 +88,19 @@ class Tally:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter({"created": 0, "replaced": 0, "unchanged": 0, "refused": 0})
-        self.refusals: list[Refusal] = []
-        self.groups: dict[tuple[str, str], Group] = {}
+        self.refusals: list[RefusedItem] = []
+        self.groups: dict[tuple[str, str], RefusalGroup] = {}
         self.only_limits = True
 
     def refuse(self, line: int, item_id: str | None, error: Reason) -> None:
         self.counts["refused"] += 1
         self.only_limits &= error.code == "limit_reached"
-        refusal = Refusal(line, item_id, error.code, error.detail)
+        refusal = RefusedItem(line, item_id, error.code, error.detail)
         if len(self.refusals) < REFUSALS_KEPT_MAX:
             self.refusals.append(refusal)
         same = (error.code, _FIGURES.sub("", error.detail))
         if same in self.groups or len(self.groups) < REASONS_KEPT_MAX:
-            self.groups.setdefault(same, Group()).add(refusal)
+            self.groups.setdefault(same, RefusalGroup()).add(refusal)
 
     @property
     def exit_code(self) -> int:
@@ -121,20 +121,20 @@ def import_items(
     return tally
 
 
-def emit_tally(call: Call, tally: Tally) -> int:
+def emit_tally(call: CliCall, tally: Tally) -> int:
     """Prints the counts, for people after a note for each reason of refusals. Returns the exit code."""
     refusals = sorted(tally.refusals, key=lambda one: one.line)
     # The most frequent reason comes first: it is the first to fix.
     groups = sorted(tally.groups.values(), key=lambda one: (-one.count, one.first[0].line))[:REASONS_SHOWN]
-    notes = [Note(_group_text(one)) for one in groups]
+    notes = [TextNote(_group_text(one)) for one in groups]
     if unshown := tally.counts["refused"] - sum(one.count for one in groups):
-        notes.append(Note(f"and {unshown} more refused for other reasons"))
+        notes.append(TextNote(f"and {unshown} more refused for other reasons"))
     counts = ", ".join(f"{count} {disposition}" for disposition, count in tally.counts.items())
     emit(call, {**tally.counts, "refusals": [one._asdict() for one in refusals]}, *notes, counts)
     return tally.exit_code
 
 
-def _group_text(group: Group) -> str:
+def _group_text(group: RefusalGroup) -> str:
     """Returns the line, or the number of lines and the first of them, followed by the reason."""
     first = group.first[0]
     if group.count == 1:

@@ -11,7 +11,7 @@ import typer
 
 from paceline.errors import InvalidInput
 from paceline.shells.cli import logins
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.options import option
 from paceline.shells.cli.output import emit
 from paceline.steps.views.report import UserView
@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def login(
-    call: Call,
+    call: CliCall,
     *,
     url: Annotated[str | None, option("URL", "Its address. [default: $PACELINE_URL, else you are asked]")] = None,
     token_file: Annotated[
@@ -55,7 +55,7 @@ def login(
     emit(call, document, f"Logged in to {wanted.url} as {user.role} {user.id}. The token is in {file}.")
 
 
-def logout(call: Call) -> None:
+def logout(call: CliCall) -> None:
     """Log out: forget the address and the token. The token itself stays valid until it is revoked."""
     known = _known()
     logins.login_file().unlink(missing_ok=True)

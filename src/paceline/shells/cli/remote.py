@@ -13,7 +13,7 @@ import msgspec
 
 from paceline.core.instants import to_ms, to_text
 from paceline.shells.cli.logins import Login
-from paceline.shells.cli.output import Problem, RemoteError
+from paceline.shells.cli.output import CliProblem, RemoteError
 from paceline.steps.views.report import UserView
 from paceline_client.answers import Opened, Reply
 from paceline_client.calls import Call as Request
@@ -29,7 +29,7 @@ T = TypeVar("T")
 Query = Mapping[str, str | int | None]
 
 
-class Answered(NamedTuple, Generic[T]):
+class RemoteAnswer(NamedTuple, Generic[T]):
     """An answer with its status and its ETag."""
 
     view: T
@@ -60,7 +60,7 @@ class Remote:
     def get(self, path: str, type_: type[T], *, query: Query | None = None, **names: Any) -> T:
         return self.ask("GET", path, type_, query=query, **names).view
 
-    def find(self, path: str, type_: type[T], **names: Any) -> Answered[T] | None:
+    def find(self, path: str, type_: type[T], **names: Any) -> RemoteAnswer[T] | None:
         """Returns the answer, or None if there is no such thing."""
         try:
             return self.ask("GET", path, type_, **names)
@@ -80,13 +80,15 @@ class Remote:
         headers: Mapping[str, str | None] | None = None,
         wait_s: float = 0,
         **names: Any,
-    ) -> Answered[T]:
+    ) -> RemoteAnswer[T]:
         """Sends a request and returns the answer as a view.
 
         Bytes as ``body`` are sent as they are; anything else as JSON.
         """
         document = msgspec.Raw(body) if isinstance(body, bytes) else body
-        request = Request(method, path, _Reader(type_), names, query or {}, headers or {}, body=document, wait_s=wait_s)
+        request = Request(
+            method, path, _ViewReader(type_), names, query or {}, headers or {}, body=document, wait_s=wait_s
+        )
         with _told(self.url):
             return self._client.run(request)
 
@@ -160,15 +162,15 @@ def edit(attempt: Callable[[], T]) -> T:
     raise lost
 
 
-class _Reader(Generic[T]):
+class _ViewReader(Generic[T]):
     """Decodes an answer into a view, with its status and ETag."""
 
     def __init__(self, type_: type[T]) -> None:
         self._type = type_
 
-    def read(self, reply: Reply) -> Answered[T]:
+    def read(self, reply: Reply) -> RemoteAnswer[T]:
         view = msgspec.json.decode(reply.body, type=self._type) if reply.body else None
-        return Answered(view, reply.status, reply.headers.get("etag"))  # type: ignore[arg-type]
+        return RemoteAnswer(view, reply.status, reply.headers.get("etag"))  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -182,19 +184,21 @@ def _told(url: str) -> Iterator[None]:
         raise RemoteError(_no_answer(error, url)) from error
     except httpx.TransportError as error:
         detail = f"The answer of {url} broke off: {error}. Try again."
-        raise RemoteError(Problem("The answer broke off", detail, "unreachable")) from error
+        raise RemoteError(CliProblem("The answer broke off", detail, "unreachable")) from error
     except (ClientError, msgspec.MsgspecError) as error:
         detail = f"{url} answered something else than Paceline does: {error}. Is --url right, and of this version?"
-        raise RemoteError(Problem("Not an answer of Paceline", detail, "unexpected_answer")) from error
+        raise RemoteError(CliProblem("Not an answer of Paceline", detail, "unexpected_answer")) from error
     except (ValueError, OSError) as error:
-        raise RemoteError(Problem("Wrong usage", f"{error}. Look at --url, --token and --ca-file.", "usage")) from error
+        raise RemoteError(
+            CliProblem("Wrong usage", f"{error}. Look at --url, --token and --ca-file.", "usage")
+        ) from error
 
 
-def _refusal(error: Refusal, url: str) -> Problem:
+def _refusal(error: Refusal, url: str) -> CliProblem:
     document = error.document
     if document.code.startswith("http_"):
         detail = f"{url} answered {error.status}, but not as Paceline does. Is --url right?"
-        return Problem("Not an answer of Paceline", detail, "unexpected_answer")
+        return CliProblem("Not an answer of Paceline", detail, "unexpected_answer")
     detail = document.detail
     if document.code == "unauthenticated":
         detail = (
@@ -207,10 +211,10 @@ def _refusal(error: Refusal, url: str) -> Problem:
         resets_at = to_text(to_ms(document.resets_at))
         figures = (("cost", document.cost), ("credits_left", document.credits_left), ("resets_at", resets_at))
         figures += (("refusal", document.refusal),) if document.refusal else ()
-    return Problem(document.title, detail, document.code, errors, figures)
+    return CliProblem(document.title, detail, document.code, errors, figures)
 
 
-def _no_answer(error: NoAnswer, url: str) -> Problem:
+def _no_answer(error: NoAnswer, url: str) -> CliProblem:
     cause: BaseException | None = error.__cause__
     while cause is not None and not isinstance(cause, ssl.SSLError):
         cause = cause.__cause__ or cause.__context__
@@ -219,14 +223,14 @@ def _no_answer(error: NoAnswer, url: str) -> Problem:
             f"The certificate of {url} is not trusted: {cause.verify_message}. If it is Paceline's own, name its CA"
             " file: --ca-file FILE, or PACELINE_CA_FILE."
         )
-        return Problem("The certificate is not trusted", detail, "untrusted")
+        return CliProblem("The certificate is not trusted", detail, "untrusted")
     if isinstance(cause, ssl.SSLError):
         detail = f"{url} does not speak TLS: {cause.reason or cause}. Should --url begin with http:// ?"
-        return Problem("No TLS", detail, "untrusted")
+        return CliProblem("No TLS", detail, "untrusted")
     if error.may_have_counted:
         detail = (
             f"The connection to {url} ended before the answer; the change may have been made. Look, then try again."
         )
-        return Problem("No answer", detail, "unreachable")
+        return CliProblem("No answer", detail, "unreachable")
     detail = f"{url} cannot be reached ({error.__cause__}). Is paceline up running there, and is --url right?"
-    return Problem("Paceline cannot be reached", detail, "unreachable")
+    return CliProblem("Paceline cannot be reached", detail, "unreachable")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paceline.errors import WrongSetting
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.options import option
 from paceline.shells.cli.output import emit
 
@@ -26,7 +26,7 @@ STOPS = {signal.SIGINT, signal.SIGTERM}
 
 @command(app, "http")
 def simulator_http(
-    call: Call,
+    call: CliCall,
     *,
     port: Annotated[int, option("N", "Port to listen on; 0 takes a free one.", min=0, max=65_535)] = 8090,
     seed: Annotated[int, option("N", "The same seed gives the same answers.")] = 1,
@@ -43,7 +43,7 @@ def simulator_http(
 
 @command(app, "atlas")
 def simulator_atlas(
-    call: Call,
+    call: CliCall,
     *,
     port: Annotated[int, option("N", "Port to listen on; 0 takes a free one.", min=0, max=65_535)] = 8091,
     seed: Annotated[int, option("N", "The same seed and the same requests give the same answers.")] = 1,
@@ -56,10 +56,10 @@ def simulator_atlas(
 ) -> None:
     """Run a model of the RIPE Atlas API on this machine; no RIPE account is needed, and no credit is spent."""
     call.need_store()
-    from paceline.simulators.ripe_atlas import AtlasSimulator, Model, SimulatorClock
+    from paceline.simulators.ripe_atlas import AtlasSimulator, SimulatorClock, SimulatorModel
 
     simulator = AtlasSimulator(
-        Model(seed=seed), port=port, clock=SimulatorClock(speed=speed), tls=_tls_context(tls_cert, tls_key)
+        SimulatorModel(seed=seed), port=port, clock=SimulatorClock(speed=speed), tls=_tls_context(tls_cert, tls_key)
     )
     keys = {f"account-{n}": simulator.add_account(f"account-{n}")[0] for n in range(1, accounts + 1)}
     with _serving(simulator, port):

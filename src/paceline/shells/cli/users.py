@@ -10,9 +10,9 @@ import typer
 
 from paceline.core.users import Role, UserEdit
 from paceline.errors import InvalidInput
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.options import argument, option
-from paceline.shells.cli.output import Columns, Fields, Note, emit, emit_page
+from paceline.shells.cli.output import Columns, TextFields, TextNote, emit, emit_page
 from paceline.shells.cli.text.columns import ident, when, word
 from paceline.steps import access
 from paceline.steps.jobs.webhook import webhook_secret
@@ -52,7 +52,7 @@ class WebhookSecret(msgspec.Struct, frozen=True):
 
 @command(app, "add")
 def add(
-    call: Call,
+    call: CliCall,
     name: NameArgument,
     *,
     role: Annotated[Role, option("user|admin", "What the user may do.")] = "user",
@@ -65,12 +65,12 @@ def add(
         lambda at: _add(at, name, role=role, daily_credits=allowed),
         lambda remote: remote.ask("POST", "/v1/users", NewUser, body=body).view,
     )
-    note = Note(f"Added {role} {made.user}. The token is shown only now; keep it:")
+    note = TextNote(f"Added {role} {made.user}. The token is shown only now; keep it:")
     emit(call, made, note, made.token)
 
 
 @command(app, "list")
-def list_users(call: Call) -> None:
+def list_users(call: CliCall) -> None:
     """List the users."""
     views = call.answer(
         lambda at: [report.user_view(user) for user in walk(at.store.users)],
@@ -81,7 +81,7 @@ def list_users(call: Call) -> None:
 
 @command(app, "limit")
 def limit(
-    call: Call,
+    call: CliCall,
     name: NameArgument,
     amount: Annotated[int | None, argument("N", "The same as --daily-credits.")] = None,
     *,
@@ -101,23 +101,23 @@ def limit(
     help_text="Disable a user at once: tokens are refused, monitors pause, waiting runs are held.",
     disabled=True,
 )
-def set_disabled(call: Call, name: NameArgument, *, disabled: bool) -> None:
+def set_disabled(call: CliCall, name: NameArgument, *, disabled: bool) -> None:
     told = "is disabled; the monitors rest" if disabled else "is enabled; the monitors go on"
     _edit(call, name, UserEdit(disabled=disabled), f"{name} {told}.")
 
 
 @command(app, "budget")
-def show_budget(call: Call, name: NameArgument) -> None:
+def show_budget(call: CliCall, name: NameArgument) -> None:
     """Show how many of a user's daily credits are left, and when the next day begins."""
     view = call.answer(
         lambda at: budget_view(at.store, name, now_ms=at.clock.now_ms()),
         lambda remote: remote.get(f"{_USER}/budget", BudgetView, user=name),
     )
-    emit(call, view, Fields(msgspec.structs.asdict(view).items()))
+    emit(call, view, TextFields(msgspec.structs.asdict(view).items()))
 
 
 @command(app, "webhook-secret")
-def show_webhook_secret(call: Call, name: NameArgument) -> None:
+def show_webhook_secret(call: CliCall, name: NameArgument) -> None:
     """Print the secret that verifies the signatures of a user's webhooks. It never changes."""
     secret = call.answer(
         lambda at: webhook_secret(at.secret_key, access.get_user(at.store, name).id),
@@ -127,7 +127,7 @@ def show_webhook_secret(call: Call, name: NameArgument) -> None:
 
 
 @command(app, "rm")
-def remove(call: Call, name: NameArgument) -> None:
+def remove(call: CliCall, name: NameArgument) -> None:
     """Remove a user with all tokens and monitors. Their monitors do not fire any more."""
     call.answer(
         lambda at: access.remove_user(at.store, name, now_ms=at.clock.now_ms()),
@@ -136,7 +136,7 @@ def remove(call: Call, name: NameArgument) -> None:
     emit(call, {"removed": name}, f"Removed {name} with all tokens and monitors.")
 
 
-def _edit(call: Call, name: str, edit: UserEdit, told: str) -> None:
+def _edit(call: CliCall, name: str, edit: UserEdit, told: str) -> None:
     changes = {field: value for field, value in msgspec.structs.asdict(edit).items() if value is not None}
     view = call.answer(
         lambda at: report.user_view(access.edit_user(at.store, name, edit, now_ms=at.clock.now_ms())),

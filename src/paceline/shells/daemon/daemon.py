@@ -52,7 +52,7 @@ RENEW_S = 43_200.0
 """How often to look at the certificate."""
 
 
-class Engine:
+class DaemonEngine:
     """The loops of one process."""
 
     def __init__(
@@ -201,7 +201,7 @@ def _work(system: System, metrics: Metrics, ready: Callable[[str], None] | None)
     stops = StopSignals()
     if was_told():
         return 0
-    engine = Engine(system, metrics, arrived=lambda: None, own=None)
+    engine = DaemonEngine(system, metrics, arrived=lambda: None, own=None)
     engine.start()
     log.info("working", store=system.settings.store)
     if ready is not None:
@@ -214,19 +214,19 @@ def _work(system: System, metrics: Metrics, ready: Callable[[str], None] | None)
     return 0
 
 
-def _hurry_when_told(stops: StopSignals, engine: Engine) -> None:
+def _hurry_when_told(stops: StopSignals, engine: DaemonEngine) -> None:
     stops.wait()
     _told_again(engine)
 
 
-def _told_again(engine: Engine) -> None:
+def _told_again(engine: DaemonEngine) -> None:
     log.warning("told_to_stop_again", detail="Work in flight is given back, or left to its lease.")
     engine.hurry()
 
 
 async def _serve(system: System, metrics: Metrics, listener: socket.socket, ready: Callable[[str], None] | None) -> int:
     host, port = listener.getsockname()[:2]
-    engine: Engine | None = None
+    engine: DaemonEngine | None = None
 
     def loops() -> list[LoopHealth]:
         return [LoopHealth(loop.name, loop.turning, loop.age_s) for loop in engine.loops] if engine else []
@@ -238,7 +238,7 @@ async def _serve(system: System, metrics: Metrics, listener: socket.socket, read
         metrics=metrics,
     )
     url = f"{'https' if system.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
-    engine = Engine(system, metrics, arrived=hooks.arrivals.notify, own=(host, port), url=url)
+    engine = DaemonEngine(system, metrics, arrived=hooks.arrivals.notify, own=(host, port), url=url)
     app = build_app(system, hooks)
     config = server_config(app, system.settings, tls=system.tls, timeout_graceful_shutdown=GRACE_S)
     server = _Server(config)
@@ -308,7 +308,7 @@ def _allow_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _begin_end(server: uvicorn.Server, hooks: ApiHooks, engine: Engine) -> None:
+def _begin_end(server: uvicorn.Server, hooks: ApiHooks, engine: DaemonEngine) -> None:
     """Begins the end. A second signal ends all waits: for open requests, and for work in flight."""
     if server.should_exit and not server.force_exit:
         server.force_exit = True

@@ -12,7 +12,7 @@ import structlog
 from paceline.core.batches.calls import CallResult
 from paceline.core.monitors.values import Finished
 from paceline.ports import Clock, Edge
-from paceline.shells.daemon.loop import Turn
+from paceline.shells.daemon.loop import LoopTurn
 from paceline.shells.daemon.store_threads import SETTLES_MAX, Fence, Returns, StoreActs
 
 log = structlog.get_logger("paceline")
@@ -32,7 +32,7 @@ TOO_LATE = (
 )
 
 
-class Found(NamedTuple, Generic[T]):
+class ClaimedOrders(NamedTuple, Generic[T]):
     """Result of a claim. ``next_ms``: when there may be more; None if nothing is known."""
 
     orders: list[T]
@@ -46,7 +46,7 @@ class Drained(NamedTuple):
     left_to_lease: int
 
 
-class Work(Protocol[T, R]):
+class InFlightWork(Protocol[T, R]):
     """A kind of work. ``claim``, ``settle`` and ``release`` may run in different threads at the same time."""
 
     name: str
@@ -65,7 +65,7 @@ class Work(Protocol[T, R]):
     settles_with_claim: bool = False
     """True if ``claim`` settles finished orders in the same act, to save a commit. False if the store may hang."""
 
-    def claim(self, room: int, ended: Sequence[tuple[T, R]], *, told: bool) -> Found[T]:
+    def claim(self, room: int, ended: Sequence[tuple[T, R]], *, told: bool) -> ClaimedOrders[T]:
         """Claims up to ``room`` orders. ``told``: there may be some; if False, ``claim`` can ask the store first.
 
         ``ended``: results to be settled in the same act; empty unless ``settles_with_claim``.
@@ -99,7 +99,7 @@ class InFlight(Generic[T, R]):
     reading answers, and finished orders are settled however long a claim takes.
     """
 
-    def __init__(self, work: Work[T, R], *, clock: Clock, remote: bool) -> None:
+    def __init__(self, work: InFlightWork[T, R], *, clock: Clock, remote: bool) -> None:
         """``remote``: a request to the store may hang for seconds while other requests do not."""
         self.work = work
         self.settled = 0
@@ -107,7 +107,9 @@ class InFlight(Generic[T, R]):
         self._clock = clock
         self._remote = remote
         name, done = work.name, work.edge.wake
-        self._claims: StoreActs[list[tuple[T, R]], Found[T]] = StoreActs(f"claims-{name}", apart=remote, done=done)
+        self._claims: StoreActs[list[tuple[T, R]], ClaimedOrders[T]] = StoreActs(
+            f"claims-{name}", apart=remote, done=done
+        )
         self._settles: StoreActs[list[tuple[T, R]], int] = StoreActs(
             f"settles-{name}", apart=remote, done=done, most=SETTLES_MAX
         )
@@ -132,7 +134,7 @@ class InFlight(Generic[T, R]):
         """Makes a drain not wait for orders in flight. May be called from any thread."""
         self._hurried = True
 
-    def turn(self) -> Turn:
+    def turn(self) -> LoopTurn:
         self.claim()
         return self.go_on(wait_ms_max=self.work.look_ms)
 
@@ -156,7 +158,7 @@ class InFlight(Generic[T, R]):
             self._ended, self._settled_ms = [], now_ms
         self._claims.begin(ended, lambda ended: work.claim(room, ended, told=told))
 
-    def go_on(self, *, wait_ms_max: int) -> Turn:
+    def go_on(self, *, wait_ms_max: int) -> LoopTurn:
         """Starts claimed orders, takes results and settles them. Sleeps in the edge, which can be woken."""
         self._start_found()
         taken = self._take(min(self._wait_ms(), wait_ms_max))
@@ -165,7 +167,7 @@ class InFlight(Generic[T, R]):
         self._returns.turn()
         in_flight = self._edge.in_flight
         self.work.show_in_flight(in_flight)
-        return Turn(BUSY_MS if in_flight >= BUSY_MIN and taken < BUSY_MIN else 0)
+        return LoopTurn(BUSY_MS if in_flight >= BUSY_MIN and taken < BUSY_MIN else 0)
 
     def is_busy(self, *, soon_ms: int | None) -> bool:
         """True if anything is out, or may be claimed within ``soon_ms``. None: nothing more is claimed."""

@@ -11,7 +11,7 @@ from paceline.core.monitors.definition import duration_ms
 from paceline.ports import Atlas
 from paceline.shells.daemon.in_flight import InFlight
 from paceline.shells.daemon.jobs import SEND_GRACE_S, AtlasLoop, Dispatcher, Follower
-from paceline.shells.daemon.loop import JOIN_S, Loop, Turn
+from paceline.shells.daemon.loop import JOIN_S, Loop, LoopTurn
 from paceline.shells.daemon.metrics import Metrics
 from paceline.shells.daemon.webhooks import Webhooks
 from paceline.steps.jobs.dispatch import DispatchSettings
@@ -39,7 +39,7 @@ class JobEngine:
         self._told: list[Callable[[], None]] = []
         self._hurried = False
 
-        def dispatching(atlas: Atlas) -> Callable[[], Turn]:
+        def dispatching(atlas: Atlas) -> Callable[[], LoopTurn]:
             dispatcher = Dispatcher(system, atlas, desk, metrics, chance=chance)
             self._told.append(dispatcher.tell)
             return dispatcher.turn

@@ -15,7 +15,7 @@ from paceline.core.jobs.pool import LOOK_AGAIN_MS
 from paceline.core.jobs.values import StoredJob
 from paceline.core.monitors.definition import duration_ms
 from paceline.ports import Atlas
-from paceline.shells.daemon.loop import Loop, Turn
+from paceline.shells.daemon.loop import Loop, LoopTurn
 from paceline.shells.daemon.metrics import Metrics
 from paceline.steps.jobs.account_queries import Quarantined, Trouble
 from paceline.steps.jobs.counting import Watch
@@ -94,7 +94,9 @@ def watched_atlas(atlas: Atlas, metrics: Metrics, *, beat: Callable[[float], obj
 class AtlasLoop(Loop):
     """A loop with its own client: one thread drives it, and a drain can cut its requests short."""
 
-    def __init__(self, name: str, atlas: Atlas, make: Callable[[Atlas], Callable[[], Turn]], metrics: Metrics) -> None:
+    def __init__(
+        self, name: str, atlas: Atlas, make: Callable[[Atlas], Callable[[], LoopTurn]], metrics: Metrics
+    ) -> None:
         self._atlas = atlas
         super().__init__(name, make(watched_atlas(atlas, metrics, beat=self.beat_for)), metrics)
 
@@ -128,7 +130,7 @@ class Dispatcher:
         """Says that there may be room or work that the last look did not find. May be called from any thread."""
         self._told.set()
 
-    def turn(self) -> Turn:
+    def turn(self) -> LoopTurn:
         store, clock = self._system.store, self._system.clock
         now_ms = clock.now_ms()
         if abs(now_ms - self._lost_ms) >= LOSE_MS:
@@ -150,7 +152,7 @@ class Dispatcher:
         self._note(report)
         if report.outcome == "idle":
             self._wait_until_ms = report.next_ms or 0
-            return Turn(max(IN_VAIN_MS, self._sleep(report.next_ms).sleep_ms))
+            return LoopTurn(max(IN_VAIN_MS, self._sleep(report.next_ms).sleep_ms))
         return self._sleep(report.next_ms)
 
     def _waits_for_room(self, now_ms: int) -> bool:
@@ -162,10 +164,10 @@ class Dispatcher:
             return False
         return self._system.store.version() == self._version
 
-    def _sleep(self, next_ms: int | None) -> Turn:
+    def _sleep(self, next_ms: int | None) -> LoopTurn:
         if next_ms is None:
-            return Turn(LOOK_MS)
-        return Turn(min(max(next_ms - self._system.clock.now_ms(), 0), LOOK_MS))
+            return LoopTurn(LOOK_MS)
+        return LoopTurn(min(max(next_ms - self._system.clock.now_ms(), 0), LOOK_MS))
 
     def _note(self, report: Dispatched) -> None:
         if report.refused:
@@ -214,7 +216,7 @@ class Follower:
         self._quiet_until_ms = 0
         self._told_ms: dict[Trouble, int] = {}
 
-    def turn(self) -> Turn:
+    def turn(self) -> LoopTurn:
         store, clock = self._system.store, self._system.clock
         report = look_up(store, self._atlas, self._system.vault, self._desk, clock=clock, chance=self._chance)
         self._note_lookups(report)
@@ -227,7 +229,7 @@ class Follower:
             self._sync()
             if store.take_duty("reconcile", every_ms=self._reconcile_ms, now_ms=clock.now_ms()):
                 self._reconcile()
-        return Turn(min(LOOK_MS, self._every_ms))
+        return LoopTurn(min(LOOK_MS, self._every_ms))
 
     @property
     def _quiet(self) -> bool:

@@ -11,7 +11,7 @@ from paceline.core.clock import set_back_ms
 from paceline.core.monitors.alerting.found import LATE_TOLD_MS
 from paceline.core.monitors.definition import duration_ms
 from paceline.ports.queued import OffersRuns
-from paceline.shells.daemon.loop import Loop, Turn
+from paceline.shells.daemon.loop import Loop, LoopTurn
 from paceline.shells.daemon.metrics import Metrics
 from paceline.steps.ahead.counts import count_page
 from paceline.steps.alerts.notice import notice
@@ -77,7 +77,7 @@ class Keeper:
         self._late_from_ms = self._system.clock.now_ms() + LATE_TOLD_MS
         """Runs that waited while no daemon ran are not late yet: their checkers get as long as any."""
 
-    def turn(self) -> Turn:
+    def turn(self) -> LoopTurn:
         now_ms = self._system.clock.now_ms()
         self._watch_clock(now_ms)
         self._metrics.set_loop_ages((loop.name, loop.age_s) for loop in self._loops())
@@ -111,7 +111,7 @@ class Keeper:
             store = self._system.store
             if isinstance(store, OffersRuns) and (offered := store.offer_again(now_ms=now_ms)):
                 log.info("offered_again", runs=offered)
-        return Turn(pause_ms)
+        return LoopTurn(pause_ms)
 
     def _look_after_health(self, now_ms: int) -> None:
         """Makes one pass. If much is late, a round takes several passes."""

@@ -11,7 +11,7 @@ from paceline.wiring import System
 T = TypeVar("T")
 
 
-class Outlook:
+class PollTimer:
     """Says when a loop should look into the store: if others have written, if it was told, and now and then anyway."""
 
     def __init__(self, system: System) -> None:

@@ -11,15 +11,15 @@ import structlog
 from starlette.types import Receive, Scope, Send
 
 from paceline.errors import InvalidInput, MalformedBody, NotFound, PacelineError
-from paceline.shells.api.http.answers import Answer, Stream, send_answer, send_stream
+from paceline.shells.api.http.answers import ApiAnswer, Stream, send_answer, send_stream
 from paceline.shells.api.http.bodies import ClientGone
 from paceline.shells.api.http.context import ApiContext
 from paceline.shells.api.http.problems import MethodNotAllowed, internal
-from paceline.shells.ripe_api.call import Call
+from paceline.shells.ripe_api.call import CompatibleCall
 from paceline.shells.ripe_api.envelope import error_answer
 from paceline.shells.ripe_api.keys import find_user
 from paceline.shells.ripe_api.known_probes import KnownProbes
-from paceline.shells.ripe_api.routes import ROUTES, Route
+from paceline.shells.ripe_api.routes import ROUTES, CompatibleRoute
 
 GONE = 499
 """Status in the metrics for a client that did not wait for its answer."""
@@ -50,8 +50,8 @@ class RipeApi:
         self._record(scope, route, GONE if answer is None else answer.status, time.perf_counter() - started_s)
 
     async def _answer(
-        self, scope: Scope, receive: Receive, route: Route | None, part: str, allowed: list[str]
-    ) -> Answer | Stream | None:
+        self, scope: Scope, receive: Receive, route: CompatibleRoute | None, part: str, allowed: list[str]
+    ) -> ApiAnswer | Stream | None:
         """Returns the handler's answer, or its error as an answer; None if the client has gone."""
         if route is None:
             return _unknown(scope, allowed)
@@ -67,14 +67,14 @@ class RipeApi:
             self._log.error("request_failed", route=route.name, method=scope["method"], error=traceback.format_exc())
             return error_answer(internal())
 
-    async def _call(self, scope: Scope, receive: Receive, part: str) -> Call:
+    async def _call(self, scope: Scope, receive: Receive, part: str) -> CompatibleCall:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         query = _query(scope["query_string"])
         client = scope["client"]
         page = scope["path"] if scope["method"] in ("GET", "HEAD") else None
         address = client[0] if client else ""
         user = await self._api.read(find_user, self._api, headers, query, page=page, address=address)
-        return Call(
+        return CompatibleCall(
             api=self._api.of_user(user.id if user else ""),
             user=user,
             method=scope["method"],
@@ -87,7 +87,7 @@ class RipeApi:
             probes=self._probes,
         )
 
-    def _record(self, scope: Scope, route: Route | None, status: int, seconds: float) -> None:
+    def _record(self, scope: Scope, route: CompatibleRoute | None, status: int, seconds: float) -> None:
         """Counts and logs the request, never with its path or query: a key may be in it."""
         method = scope["method"] if route else "other"
         name = route.name if route else "unmatched"
@@ -98,7 +98,7 @@ class RipeApi:
             write("request", route=name, method=method, status=status, ms=round(seconds * 1_000, 1))
 
 
-def _match(scope: Scope) -> tuple[Route | None, str, list[str]]:
+def _match(scope: Scope) -> tuple[CompatibleRoute | None, str, list[str]]:
     """Returns the route, the id or type in its path, and the methods allowed at this path.
 
     The last slash is optional.
@@ -115,7 +115,7 @@ def _match(scope: Scope) -> tuple[Route | None, str, list[str]]:
     return None, "", allowed
 
 
-def _unknown(scope: Scope, allowed: list[str]) -> Answer:
+def _unknown(scope: Scope, allowed: list[str]) -> ApiAnswer:
     if allowed:
         error = MethodNotAllowed(f'Method "{scope["method"][:32]}" not allowed.')
         return error_answer(error, (b"allow", ", ".join(sorted(set(allowed))).encode()))

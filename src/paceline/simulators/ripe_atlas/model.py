@@ -10,7 +10,7 @@ HOUR_MS = 3_600_000
 DAY_MS = 86_400_000
 
 
-class Model(msgspec.Struct, frozen=True, kw_only=True):
+class SimulatorModel(msgspec.Struct, frozen=True, kw_only=True):
     """Settings. Defaults are RIPE's documented values, or observed ones; where neither is known, the harsher guess."""
 
     seed: int = 1

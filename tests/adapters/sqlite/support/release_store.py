@@ -18,7 +18,7 @@ import apsw
 import apsw.shell
 
 from paceline.testing import Answer, VirtualPaceline
-from paceline.testing.outside import Request
+from paceline.testing.outside import OutsideRequest
 from paceline_client.models.batches import RecordDocument
 from paceline_client.models.job_documents import JobDocument
 
@@ -26,7 +26,7 @@ RELEASES = Path(__file__).parents[1] / "releases"
 DAY = "2026-01-01"
 
 
-def answer(request: Request) -> Answer:
+def answer(request: OutsideRequest) -> Answer:
     if "refused" in request.url:
         return Answer(status=404)
     return Answer(status=503 if "broken" in request.url else 200)

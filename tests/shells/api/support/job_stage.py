@@ -12,7 +12,7 @@ from typing import Any
 from paceline.adapters.providers.ripe_atlas import RipeAtlas
 from paceline.core.jobs.atlas import Created, Marker, client_id, request_body
 from paceline.core.jobs.values import Ending, Sent, StoredMeasurement
-from paceline.simulators.ripe_atlas import AtlasSimulator, Model, SimulatorClock
+from paceline.simulators.ripe_atlas import AtlasSimulator, SimulatorClock, SimulatorModel
 from tests.shells.api.conftest import Client, Reply, World, serving
 from tests.steps.support.stored_keys import open_key
 
@@ -98,7 +98,7 @@ class AtlasWorld:
 @contextmanager
 def atlas_world(folder: Path, **settings: Any) -> Iterator[AtlasWorld]:
     clock = SimulatorClock(start_ms=time.time_ns() // 1_000_000, speed=0)
-    with AtlasSimulator(Model(index_lag_ms=0), clock=clock) as simulator:
+    with AtlasSimulator(SimulatorModel(index_lag_ms=0), clock=clock) as simulator:
         with serving(folder, atlas_url=simulator.base_url, **settings) as world:
             yield AtlasWorld(world, simulator)
         assert simulator.defects == []

@@ -20,13 +20,13 @@ from paceline.adapters.certificates import Made
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.adapters.vault import SecretVault
 from paceline.core.jobs.values import AccountSpec
-from paceline.simulators.ripe_atlas import AtlasSimulator, Model
+from paceline.simulators.ripe_atlas import AtlasSimulator, SimulatorModel
 from paceline.steps.access import add_user
 from paceline.steps.jobs.accounts import add_key, put_account_spec
 
 SECRET = "a secret key that is long enough"
 SECRET_KEY = sha256(SECRET.encode()).digest()
-HURRIED = Model(
+HURRIED = SimulatorModel(
     index_lag_ms=0,
     schedule_after_ms=50,
     start_after_ms=100,
@@ -59,7 +59,7 @@ class Stage(NamedTuple):
 
 @contextmanager
 def staged(
-    folder: Path, *flags: str, model: Model = HURRIED, made: Made | None = None, **settings: str
+    folder: Path, *flags: str, model: SimulatorModel = HURRIED, made: Made | None = None, **settings: str
 ) -> Iterator[Stage]:
     """``made``: certificates to serve with; else it makes its own."""
     with AtlasSimulator(model) as simulator:

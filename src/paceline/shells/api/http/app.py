@@ -18,7 +18,7 @@ from paceline.core.users import TokenUser
 from paceline.errors import BodyTooSlow, MalformedBody, NotFound, PacelineError
 from paceline.shells.api.http import answers, auth, pages
 from paceline.shells.api.http.bodies import ClientGone, read_body
-from paceline.shells.api.http.context import ApiContext, ApiHooks, Call
+from paceline.shells.api.http.context import ApiCall, ApiContext, ApiHooks
 from paceline.shells.api.http.problems import MethodNotAllowed, internal
 from paceline.shells.api.http.route import Route
 from paceline.shells.api.openapi.documentation import documentation_routes
@@ -92,7 +92,7 @@ class Endpoint:
             await answers.send_answer(answer, send)
         self._record(scope, GONE if answer is None else answer.status, time.perf_counter() - started_s)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> answers.Answer | answers.Stream | None:
+    async def _answer(self, scope: Scope, receive: Receive) -> answers.ApiAnswer | answers.Stream | None:
         """Returns the handler's answer, or its error as an answer; None if the client has gone."""
         try:
             return await self._handle(scope, receive)
@@ -106,12 +106,12 @@ class Endpoint:
             self._log.error("request_failed", route=self._path, method=scope["method"], error=traceback.format_exc())
             return await self._problem(internal(), scope)
 
-    async def _problem(self, error: PacelineError, scope: Scope) -> answers.Answer:
+    async def _problem(self, error: PacelineError, scope: Scope) -> answers.ApiAnswer:
         """Returns the error as an answer. Pages of the dashboard override this and return a page."""
         del scope
         return answers.problem_answer(error, *self._extra(error), close=isinstance(error, BodyTooSlow))
 
-    async def _handle(self, scope: Scope, receive: Receive) -> answers.Answer | answers.Stream:
+    async def _handle(self, scope: Scope, receive: Receive) -> answers.ApiAnswer | answers.Stream:
         route = self._routes.get(scope["method"])
         if route is None:
             raise self._unknown(scope)
@@ -125,7 +125,7 @@ class Endpoint:
             pages.query(query_string, *route.query)
         body = await self._body(route, receive, headers) if route.has_body and not route.streamed else None
         api, scheme = self._api.of_user(user.id), scope.get("scheme", "http")
-        call = Call(api, user, params, headers, query_string, body, receive, scheme)
+        call = ApiCall(api, user, params, headers, query_string, body, receive, scheme)
         return await answers.compressed(await route.handler(call), headers)
 
     async def _identify(self, scope: Scope, headers: Mapping[bytes, bytes], *, by_cookie: bool) -> TokenUser:

@@ -49,7 +49,7 @@ class WorkerAsk(NamedTuple):
     runs_max: int
 
 
-class Limits(TypedDict):
+class UserLimits(TypedDict):
     """Limits of one user."""
 
     monitors_max: int
@@ -62,7 +62,7 @@ class BatchedWrites:
         self._store = system.store
         self._wake = wake
         settings = system.settings
-        self.limits = Limits(monitors_max=settings.monitors_max, firings_max=settings.firings_per_second_max)
+        self.limits = UserLimits(monitors_max=settings.monitors_max, firings_max=settings.firings_per_second_max)
         self._policy = system.retry_policy
 
     def put(self, puts: Sequence[PutMonitor]) -> list[Put | PacelineError]:

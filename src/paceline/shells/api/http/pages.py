@@ -27,7 +27,7 @@ class PageQuery(NamedTuple):
     """All query parameters that were given."""
 
 
-class Page(msgspec.Struct, Generic[T], frozen=True):
+class ListPage(msgspec.Struct, Generic[T], frozen=True):
     """A page of a list. ``next_cursor`` leads to the next page; null on the last page."""
 
     items: Sequence[T]
@@ -62,11 +62,11 @@ def truth(asked: Mapping[str, str], name: str, *, default: bool) -> bool:
     return _TRUTH[asked[name]]
 
 
-def page_by_id(views: Iterable[V], asked: PageQuery, scope: str) -> Page[V]:
+def page_by_id(views: Iterable[V], asked: PageQuery, scope: str) -> ListPage[V]:
     """Returns a page of views in order of id. There are few views, so all of them were read."""
     after = position_of(asked.cursor, scope, "")
     later = [view for view in views if view.id > after]
-    return Page(*first_of(later, asked.limit, scope, at=lambda view: view.id, view=lambda view: view))
+    return ListPage(*first_of(later, asked.limit, scope, at=lambda view: view.id, view=lambda view: view))
 
 
 def _parse(query_string: bytes, *, known: tuple[str, ...]) -> dict[str, str]:

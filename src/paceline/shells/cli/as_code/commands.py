@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.options import UserOption, flag, option
 
 FilesOption = Annotated[list[Path], option("FILE", "YAML file; - reads stdin. May be repeated.", "-f", "--file")]
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def apply(
-    call: Call,
+    call: CliCall,
     *,
     file: FilesOption,
     dry_run: DryRunOption = False,

@@ -28,7 +28,7 @@ from paceline.shells.cli.batches.over_rest import (
     no_single_batch,
     running_date,
 )
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.options import (
     PAGE_MAX,
     CursorOption,
@@ -109,7 +109,7 @@ class BatchOptions(NamedTuple):
 
 
 @command(app, "set")
-def set_batch(call: Call, batch_id: IdArgument, *, replace: ReplaceOption = False, options: BatchOptions) -> None:
+def set_batch(call: CliCall, batch_id: IdArgument, *, replace: ReplaceOption = False, options: BatchOptions) -> None:
     """Create a batch, or change the fields that the options name and keep the rest."""
     changes = given(options)
     done, view = call.answer_or_new(
@@ -125,7 +125,7 @@ def set_batch(call: Call, batch_id: IdArgument, *, replace: ReplaceOption = Fals
 
 
 @command(app, "list")
-def list_batches(call: Call, *, limit: LimitOption = PAGE_MAX, cursor: CursorOption = None) -> None:
+def list_batches(call: CliCall, *, limit: LimitOption = PAGE_MAX, cursor: CursorOption = None) -> None:
     """List the batches and when each is planned next."""
     views, following = call.answer(
         lambda at: lists.list_batches(at, cursor=cursor, limit=limit),
@@ -148,7 +148,7 @@ def list_batches(call: Call, *, limit: LimitOption = PAGE_MAX, cursor: CursorOpt
     paused=False,
 )
 @command(app, "pause", help_text="Pause a batch: no run of it starts; runs that come due are put aside.", paused=True)
-def set_paused(call: Call, batch_id: IdArgument, *, paused: bool) -> None:
+def set_paused(call: CliCall, batch_id: IdArgument, *, paused: bool) -> None:
     def on_store(system: System) -> BatchView:
         now_ms = system.clock.now_ms()
         return _view(batches.set_batch_paused(system.store, batch_id, paused=paused, now_ms=now_ms), now_ms=now_ms)
@@ -159,7 +159,7 @@ def set_paused(call: Call, batch_id: IdArgument, *, paused: bool) -> None:
 
 
 @command(app, "rm")
-def remove(call: Call, batch_id: IdArgument) -> None:
+def remove(call: CliCall, batch_id: IdArgument) -> None:
     """Delete a batch with its records and runs. No further run starts; calls in flight finish first."""
 
     def over_rest(remote: Remote) -> BatchView | None:
@@ -174,7 +174,7 @@ def remove(call: Call, batch_id: IdArgument) -> None:
 
 @command(app, "plan")
 def plan_batch(
-    call: Call,
+    call: CliCall,
     name: BatchArgument = None,
     *,
     batch: BatchOption = None,
@@ -202,7 +202,7 @@ def plan_batch(
 
 @command(app, "days")
 def list_days(
-    call: Call,
+    call: CliCall,
     name: BatchArgument = None,
     *,
     batch: BatchOption = None,
@@ -220,7 +220,7 @@ def list_days(
 
 
 @command(app, "show")
-def show(call: Call, day: DayArgument = None, *, batch: BatchOption = None) -> None:
+def show(call: CliCall, day: DayArgument = None, *, batch: BatchOption = None) -> None:
     """Show a day: totals by state and provider, how even it is, and a chart of when its runs are due."""
     report = call.answer(
         lambda at: lists.show_day(at, _day(at, batch, day)),
@@ -231,7 +231,7 @@ def show(call: Call, day: DayArgument = None, *, batch: BatchOption = None) -> N
 
 @command(app, "runs")
 def list_runs(
-    call: Call,
+    call: CliCall,
     day: DayArgument = None,
     *,
     batch: BatchOption = None,
@@ -258,7 +258,7 @@ def list_runs(
 
 @command(app, "export")
 def export_day(
-    call: Call,
+    call: CliCall,
     day: DayArgument = None,
     *,
     batch: BatchOption = None,
@@ -365,6 +365,6 @@ def _view(put: BatchPut, *, now_ms: int) -> BatchView:
     return batch_view(put.batch, now_ms=now_ms)
 
 
-def _emit_one(call: Call, view: BatchView, *, done: str) -> None:
+def _emit_one(call: CliCall, view: BatchView, *, done: str) -> None:
     rests = "; it is paused" if view.paused else ""
     emit(call, view, f"{view.id} {done}; next start: {view.next_start}{rests}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from paceline.shells.cli.output import Columns, Fields, Note, Table, table
+from paceline.shells.cli.output import Columns, TextFields, TextNote, TextTable, table
 from paceline.shells.cli.text.columns import Heading, ident, word
 from paceline.steps.views.days import CALL_STATES, DayReport, EvennessView, WindowView
 
@@ -17,9 +17,9 @@ BARS = " ▁▂▃▄▅▆▇█"
 PROVIDERS_SHOWN = 50
 
 
-def day_text(report: DayReport) -> Iterator[Fields | Table | Note | str]:
+def day_text(report: DayReport) -> Iterator[TextFields | TextTable | TextNote | str]:
     totals = [f"{count} {state}" for state, count in report.totals.items() if count]
-    yield Fields(
+    yield TextFields(
         [
             ("batch", report.batch),
             ("date", f"{report.date} ({report.state})"),
@@ -42,15 +42,15 @@ def day_text(report: DayReport) -> Iterator[Fields | Table | Note | str]:
     gaps = [(_gap_text(one.evenness.ideal_gap_ms), _gap_text(one.evenness.max_gap_ms)) for one in shown]
     counts = [[one.totals[state] for state in states] for one in shown]
     rows = zip(shown, counts, gaps, strict=True)
-    yield Table(columns, [(one.provider, one.runs, *count, *gap) for one, count, gap in rows])
+    yield TextTable(columns, [(one.provider, one.runs, *count, *gap) for one, count, gap in rows])
     if len(report.providers) > len(shown) or report.next_cursor is not None:
-        yield Note("There are more providers: paceline batch runs --provider PROVIDER shows one")
+        yield TextNote("There are more providers: paceline batch runs --provider PROVIDER shows one")
     if report.outside:
-        yield Note(f"{report.outside} runs are due outside the window.")
+        yield TextNote(f"{report.outside} runs are due outside the window.")
 
 
-def preview_text(shown: Preview) -> Iterator[Fields | Table | Note | str]:
-    yield Fields(
+def preview_text(shown: Preview) -> Iterator[TextFields | TextTable | TextNote | str]:
+    yield TextFields(
         [
             ("batch", shown.batch),
             ("date", f"{shown.date} (not planned by this)"),
@@ -63,9 +63,9 @@ def preview_text(shown: Preview) -> Iterator[Fields | Table | Note | str]:
     yield from _chart(shown.histogram)
     yield table(_PREVIEW_COLUMNS, shown.providers[:PROVIDERS_SHOWN])
     if (left := len(shown.providers) - PROVIDERS_SHOWN) > 0:
-        yield Note(f"and {left} more providers; --json shows them")
+        yield TextNote(f"and {left} more providers; --json shows them")
     for warning in shown.warnings[:PROVIDERS_SHOWN]:
-        yield Note(f"warning: {warning.provider}: {warning.detail}")
+        yield TextNote(f"warning: {warning.provider}: {warning.detail}")
 
 
 def _evenness_fields(figures: EvennessView) -> list[tuple[str, Any]]:

@@ -8,9 +8,9 @@ import typer
 
 from paceline.core.batches.values import DeadChoice
 from paceline.shells import lists
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.options import CursorOption, LimitOption, ProviderOption, argument, flag, option
-from paceline.shells.cli.output import Note, emit, emit_page
+from paceline.shells.cli.output import TextNote, emit, emit_page
 from paceline.shells.cli.runs import CALL_RUN_COLUMNS
 from paceline.steps.batches import redrive
 from paceline.steps.views.days import CallRunView
@@ -32,7 +32,7 @@ DateOption = Annotated[str | None, option("DATE", "Only those of this date of --
 
 @command(app, "list")
 def list_dead(
-    call: Call,
+    call: CliCall,
     *,
     provider: ProviderOption = None,
     batch: BatchOption = None,
@@ -52,7 +52,7 @@ def list_dead(
 
 @command(app, "redrive")
 def redrive_dead(
-    call: Call,
+    call: CliCall,
     runs: RunsArgument = None,
     *,
     provider: ProviderOption = None,
@@ -80,7 +80,7 @@ def redrive_dead(
     emit(call, {"redriven": count}, f"{count} redriven.")
 
 
-def _replay(call: Call) -> None:
+def _replay(call: CliCall) -> None:
     done = call.answer(
         lambda at: redrive.replay(at.store, now_ms=at.clock.now_ms(), messages_max=MESSAGES_MAX),
         lambda remote: redrive.Replay(**remote.ask("POST", _REDRIVE, dict[str, Any], body={"queues": True}).view),
@@ -90,7 +90,7 @@ def _replay(call: Call) -> None:
         done._asdict(),
         f"{done.redriven} redriven, {done.dropped} dropped, {done.left} left.",
         *(f"  {name}: {count}" for name, count in done.queues.items()),
-        Note("The messages left cannot be read: look at them in their queue, and delete those that nobody needs.")
+        TextNote("The messages left cannot be read: look at them in their queue, and delete those that nobody needs.")
         if done.left
         else None,
     )
@@ -98,7 +98,7 @@ def _replay(call: Call) -> None:
 
 @command(app, "discard")
 def discard_dead(
-    call: Call,
+    call: CliCall,
     runs: RunsArgument = None,
     *,
     provider: ProviderOption = None,

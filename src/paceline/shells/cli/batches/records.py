@@ -10,7 +10,7 @@ from paceline.core.batches.batch import record_document
 from paceline.shells.cli.batches.commands import BatchOption, the_batch
 from paceline.shells.cli.batches.import_file import app
 from paceline.shells.cli.batches.over_rest import BATCH_PATH, DAY_PATH, batch_over_rest
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.options import CursorOption, LimitOption, ProviderOption, argument, flag, option
 from paceline.shells.cli.output import Columns, emit, emit_page
 from paceline.shells.cli.text.columns import address, ident, word
@@ -37,7 +37,7 @@ RecordsOption = Annotated[list[str] | None, option("RECORD", "A record to run ag
 
 @command(app, "records")
 def list_records(
-    call: Call,
+    call: CliCall,
     name: BatchArgument = None,
     *,
     batch: BatchOption = None,
@@ -65,7 +65,7 @@ def list_records(
 
 @command(app, "rerun")
 def rerun_day(
-    call: Call,
+    call: CliCall,
     day: DateArgument,
     *,
     batch: BatchOption = None,

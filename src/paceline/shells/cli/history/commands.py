@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.options import argument, option
 
 SinceOption = Annotated[
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 
 def verify(
-    call: Call,
+    call: CliCall,
     file: FileArgument = None,
     receipt: ReceiptArgument = None,
     *,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from paceline.core.jobs.values import AccountSpec
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.options import ReplaceOption, argument, flag, given, option
-from paceline.shells.cli.output import Note, Table, emit
+from paceline.shells.cli.output import TextNote, TextTable, emit
 from paceline.shells.cli.text.columns import Heading
 from paceline.steps.jobs import accounts
 from paceline.steps.views.account_report import AccountView, account_view, account_views
@@ -50,7 +50,9 @@ class AccountOptions(NamedTuple):
 
 
 @command(app, "set")
-def set_account(call: Call, account_id: IdArgument, *, replace: ReplaceOption = False, options: AccountOptions) -> None:
+def set_account(
+    call: CliCall, account_id: IdArgument, *, replace: ReplaceOption = False, options: AccountOptions
+) -> None:
     """Create an account, or change the fields that the options name and keep the rest. The next send uses it."""
     changes = given(options)
     done, view = call.answer_or_new(
@@ -63,20 +65,20 @@ def set_account(call: Call, account_id: IdArgument, *, replace: ReplaceOption = 
         ),
     )
     limits = f"{view.concurrent} at once, {view.daily_results} results and {view.daily_credits} credits a day"
-    note = None if view.keys else Note(f"It has no key yet. Add one: paceline key add {account_id}")
+    note = None if view.keys else TextNote(f"It has no key yet. Add one: paceline key add {account_id}")
     emit(call, view, f"{view.id} {done}: {limits}; {view.reason or view.state}", note)
 
 
 @command(app, "list")
-def list_accounts(call: Call) -> None:
+def list_accounts(call: CliCall) -> None:
     """List the accounts: what is spent, held and allowed of each meter, the state, and why one cannot send."""
     views = call.answer(
         lambda at: account_views(at.store, now_ms=at.clock.now_ms()),
         lambda remote: remote.every("/v1/accounts", AccountView),
     )
     rows = [row for view in views for row in _rows(view)]
-    note = None if views else Note("There is no account yet. Set one: paceline account set ID")
-    emit(call, {"items": views, "next_cursor": None}, Table(COLUMNS, rows), note)
+    note = None if views else TextNote("There is no account yet. Set one: paceline account set ID")
+    emit(call, {"items": views, "next_cursor": None}, TextTable(COLUMNS, rows), note)
 
 
 def _set(system: System, account_id: str, changes: dict[str, Any], *, replace: bool) -> tuple[str, AccountView]:

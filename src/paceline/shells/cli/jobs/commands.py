@@ -12,7 +12,7 @@ import typer
 from paceline.errors import InvalidInput
 from paceline.shells import lists
 from paceline.shells.cli import output
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.files import read_input
 from paceline.shells.cli.history.receipts import ReceiptOption, write_receipt
 from paceline.shells.cli.jobs import submission
@@ -41,7 +41,7 @@ WatchOption = Annotated[bool, flag("--watch", "Show the progress until the job i
 
 @command(app, "submit")
 def submit_job(
-    call: Call,
+    call: CliCall,
     file: Annotated[Path, argument("FILE", "The job as JSON; - reads stdin.")],
     *,
     user: UserOption = None,
@@ -81,7 +81,7 @@ def submit_job(
 
 @command(app, "list")
 def list_jobs(
-    call: Call,
+    call: CliCall,
     *,
     user: Annotated[
         str | None, option("USER", "Only this user's. [default: $PACELINE_USER, or everybody's]", "--user")
@@ -105,7 +105,7 @@ def list_jobs(
 
 @command(app, "show")
 def show(
-    call: Call,
+    call: CliCall,
     job: JobArgument,
     *,
     watch: WatchOption = False,
@@ -130,16 +130,16 @@ def show(
     output.emit(
         call,
         view,
-        output.Fields(_fields(view)),
+        output.TextFields(_fields(view)),
         *(("", output.table(MEASUREMENT_COLUMNS, shown)) if shown else ()),
-        output.Note(f"and {left} more measurements; --limit or --json shows them") if left else None,
+        output.TextNote(f"and {left} more measurements; --limit or --json shows them") if left else None,
     )
     return output.EXIT_OK
 
 
 @command(app, "results")
 def results(
-    call: Call,
+    call: CliCall,
     job: JobArgument,
     *,
     merged: Annotated[bool, flag("--merged", "One line for each target, with all its results.")] = False,
@@ -164,7 +164,7 @@ def results(
 
 
 @command(app, "cancel")
-def cancel(call: Call, job: JobArgument) -> None:
+def cancel(call: CliCall, job: JobArgument) -> None:
     """Cancel a job: measurements that were not sent are refunded at once, running ones are stopped."""
 
     def on_store(system: System) -> tuple[JobView, JobView]:

@@ -12,8 +12,8 @@ from paceline.core.instants import to_text
 from paceline.core.jobs.cost import Cost, add_costs, price
 from paceline.core.jobs.job import Job, JobLimits, parse_job
 from paceline.core.jobs.measurement import kind_of
-from paceline.shells.cli.call import Call, owner_id
-from paceline.shells.cli.output import Fields, Note, Table, emit
+from paceline.shells.cli.call import CliCall, owner_id
+from paceline.shells.cli.output import TextFields, TextNote, TextTable, emit
 from paceline.steps.jobs import submit
 from paceline.steps.views.job_report import BudgetView
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 JOBS_PATH = "/v1/jobs"
 
 
-class Quote(msgspec.Struct, frozen=True):
+class JobPrice(msgspec.Struct, frozen=True):
     """Highest cost of a job, in all and by type, and whether the user's credits suffice."""
 
     cost: int
@@ -70,26 +70,26 @@ def _dearest_first(one: KindPrice) -> tuple[int, str]:
     return -one.credits, one.type
 
 
-def quote_on_store(system: System, user: str | None, body: bytes) -> tuple[Quote, int]:
+def quote_on_store(system: System, user: str | None, body: bytes) -> tuple[JobPrice, int]:
     """Returns the price of the job, and the user's daily credits."""
     owner, now_ms, limits = owner_id(system, user), system.clock.now_ms(), system.job_limits
     quote = submit.quote_job(system.store, owner, body, limits=limits, now_ms=now_ms)
     budget = quote.budget
     kinds = kind_prices(parse_job(body, limits, now_ms=now_ms), now_ms=now_ms)
-    view = Quote(
+    view = JobPrice(
         quote.cost, budget.left, quote.measurements, quote.fits, to_text(budget.resets_ms), types=kinds, user=owner
     )
     return view, budget.limit
 
 
-def quote_over_rest(remote: Remote, user: str | None, body: bytes) -> tuple[Quote, int]:
+def quote_over_rest(remote: Remote, user: str | None, body: bytes) -> tuple[JobPrice, int]:
     """Like ``quote_on_store``, over REST.
 
     The prices by type are computed here, from a job that the service found valid.
     """
     owner = remote.owner(user)
     query = {"dry_run": "true", "user": owner}
-    answered = remote.ask("POST", JOBS_PATH, Quote, body=body, query=query)
+    answered = remote.ask("POST", JOBS_PATH, JobPrice, body=body, query=query)
     budget = remote.get("/v1/users/{user}/budget", BudgetView, user=owner)
     no_limits = JobLimits(sys.maxsize, sys.maxsize, sys.maxsize, sys.maxsize)
     now_ms = time.time_ns() // 1_000_000
@@ -114,7 +114,7 @@ def submit_over_rest(remote: Remote, user: str | None, body: bytes, *, idempoten
     return remote.ask("POST", JOBS_PATH, Submitted, body=body, query=query, headers=headers).view
 
 
-def emit_quote(call: Call, quoted: tuple[Quote, int]) -> None:
+def emit_quote(call: CliCall, quoted: tuple[JobPrice, int]) -> None:
     quote, limit = quoted
     left = quote.credits_left
     after = f"yes, {left - quote.cost} would be left" if quote.fits else f"no, {quote.cost - left} too many"
@@ -125,10 +125,10 @@ def emit_quote(call: Call, quoted: tuple[Quote, int]) -> None:
         ("fits", after),
     ]
     rows = [(one.type, one.definitions, one.results, one.credits) for one in quote.types]
-    emit(call, quote, Table(["TYPE", "DEFINITIONS", "RESULTS", "CREDITS"], rows), "", Fields(fields))
+    emit(call, quote, TextTable(["TYPE", "DEFINITIONS", "RESULTS", "CREDITS"], rows), "", TextFields(fields))
 
 
-def emit_submitted(call: Call, done: Submitted) -> None:
+def emit_submitted(call: CliCall, done: Submitted) -> None:
     told = f"{done.measurements} measurements, {done.cost} credits reserved, {done.credits_left} left today"
-    note = Note("It was submitted before with this idempotency key; nothing was added.") if done.again else None
+    note = TextNote("It was submitted before with this idempotency key; nothing was added.") if done.again else None
     emit(call, done, note, f"{done.job} submitted: {told}.")

@@ -14,13 +14,13 @@ import msgspec
 
 from paceline.core.monitors.definition import MonitorSpec, spec_document
 from paceline.errors import AlreadyExists
-from paceline.shells.cli.call import Call, command, owner_id
+from paceline.shells.cli.call import CliCall, command, owner_id
 from paceline.shells.cli.files import draft_of
 from paceline.shells.cli.monitors.commands import IdArgument
 from paceline.shells.cli.monitors.import_file import app
 from paceline.shells.cli.monitors.over_rest import MONITOR_PATH, MONITORS_PATH
 from paceline.shells.cli.options import PAGE_MAX, UserOption, argument, flag, option
-from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, Fields, Moment, Note, emit, print_note
+from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, TextFields, TextNote, TextTime, emit, print_note
 from paceline.steps.monitors.run_now import TIMES_DEFAULT, TIMES_MAX, RunNowView, UpcomingView, run_now, upcoming
 from paceline.steps.views import report
 from paceline.steps.views.report import MonitorView, RunView
@@ -43,7 +43,7 @@ CountOption = Annotated[int, option("N", "How many times to show.", "--count", m
 
 @command(app, "run")
 def run_monitor(
-    call: Call,
+    call: CliCall,
     monitor_id: IdArgument,
     *,
     user: UserOption = None,
@@ -70,16 +70,16 @@ def run_monitor(
 
     view = call.answer(on_store, over_rest)
     if isinstance(view, RunNowView):
-        emit(call, view, view.run, Note(f"See it: paceline run show {view.run}"))
+        emit(call, view, view.run, TextNote(f"See it: paceline run show {view.run}"))
         return EXIT_OK
     shown = [(name, getattr(view, name)) for name in ("run", "state", "latency_ms", "status_code", "reason")]
-    emit(call, view, Fields(shown), None if view.outcome else Note(f"It has not ended within {wait_for:g} s."))
+    emit(call, view, TextFields(shown), None if view.outcome else TextNote(f"It has not ended within {wait_for:g} s."))
     return EXIT_OK if view.outcome == "ok" else EXIT_FAILED
 
 
 @command(app, "next")
 def list_next_times(
-    call: Call, monitor_id: IdArgument, *, user: UserOption = None, count: CountOption = TIMES_DEFAULT
+    call: CliCall, monitor_id: IdArgument, *, user: UserOption = None, count: CountOption = TIMES_DEFAULT
 ) -> None:
     """Show when a monitor fires next, if nothing is edited."""
     view = call.answer(
@@ -88,11 +88,11 @@ def list_next_times(
             f"{MONITOR_PATH}/next", UpcomingView, query={"count": count}, user=remote.owner(user), id=monitor_id
         ),
     )
-    emit(call, view, *map(Moment, view.items), Note(_REASONS[view.reason]) if view.reason else None)
+    emit(call, view, *map(TextTime, view.items), TextNote(_REASONS[view.reason]) if view.reason else None)
 
 
 @command(app, "export")
-def export_monitors(call: Call, file: ExportArgument = Path("-"), *, user: UserOption = None) -> None:
+def export_monitors(call: CliCall, file: ExportArgument = Path("-"), *, user: UserOption = None) -> None:
     """Write a user's monitors, one JSON document per line, for paceline monitor import."""
     lines = 0
 
@@ -111,7 +111,7 @@ def export_monitors(call: Call, file: ExportArgument = Path("-"), *, user: UserO
     if str(file) == "-":
         print_note(told)
     else:
-        emit(call, {"file": str(file), "monitors": lines}, f"{file}: {lines} monitors", Note(told))
+        emit(call, {"file": str(file), "monitors": lines}, f"{file}: {lines} monitors", TextNote(told))
 
 
 def _definitions(system: System, owner: str) -> Iterator[dict[str, Any]]:

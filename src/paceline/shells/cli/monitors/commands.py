@@ -14,7 +14,7 @@ from paceline.core.alerts.silence import SilenceBody, monitor_silence
 from paceline.core.monitors.definition import Monitor, MonitorSpec, spec_document
 from paceline.core.monitors.values import PutResult
 from paceline.errors import InvalidInput, RevisionMismatch
-from paceline.shells.cli.call import Call, command, owner_id
+from paceline.shells.cli.call import CliCall, command, owner_id
 from paceline.shells.cli.channels import ForOption, ReasonOption, emit_silence, silence_now
 from paceline.shells.cli.files import read_input
 from paceline.shells.cli.monitors.document import MonitorOptions, document_of, patch_of
@@ -30,7 +30,7 @@ from paceline.shells.cli.options import (
     UserOption,
     argument,
 )
-from paceline.shells.cli.output import Columns, Fields, emit, emit_page, table
+from paceline.shells.cli.output import Columns, TextFields, emit, emit_page, table
 from paceline.shells.cli.runs import RUN_COLUMNS
 from paceline.shells.cli.text.columns import address, ident, when, word, words
 from paceline.shells.lists import list_monitor_runs
@@ -57,7 +57,7 @@ IdArgument = Annotated[str, argument("ID", "The monitor's id.")]
 
 @command(app, "set")
 def set_monitor(
-    call: Call,
+    call: CliCall,
     monitor_id: IdArgument,
     *,
     user: UserOption = None,
@@ -92,7 +92,7 @@ def set_monitor(
 
 @command(app, "list")
 def list_monitors(
-    call: Call,
+    call: CliCall,
     *,
     user: UserOption = None,
     filters: ListOptions,
@@ -114,19 +114,19 @@ def list_monitors(
 
 
 @command(app, "show")
-def show(call: Call, monitor_id: IdArgument, *, user: UserOption = None) -> None:
+def show(call: CliCall, monitor_id: IdArgument, *, user: UserOption = None) -> None:
     """Show a monitor: definition, schedule, health, uptime and the latest runs."""
     view, runs, uptime = call.answer(
         lambda at: _show(at, user, monitor_id), lambda remote: _show_over_rest(remote, user, monitor_id)
     )
     latest = ("\nLatest runs:", table(RUN_COLUMNS, runs)) if runs else ("\nNo run yet.",)
     document = {**msgspec.to_builtins(view), "runs": runs, "uptime": uptime}
-    emit(call, document, Fields(_fields(view)), "\nUptime:", Fields(uptime_fields(uptime)), *latest)
+    emit(call, document, TextFields(_fields(view)), "\nUptime:", TextFields(uptime_fields(uptime)), *latest)
 
 
 @command(app, "silence")
 def silence(
-    call: Call, monitor_id: IdArgument, *, user: UserOption = None, lasting: ForOption, reason: ReasonOption = ""
+    call: CliCall, monitor_id: IdArgument, *, user: UserOption = None, lasting: ForOption, reason: ReasonOption = ""
 ) -> None:
     """Hold back a monitor's alerts for a time; its runs go on."""
     body = SilenceBody(lasting, reason)
@@ -144,7 +144,7 @@ def silence(
 
 @command(app, "runs")
 def list_runs(
-    call: Call,
+    call: CliCall,
     monitor_id: IdArgument,
     *,
     user: UserOption = None,
@@ -163,7 +163,7 @@ def list_runs(
 
 @command(app, "resume", help_text="Resume a paused monitor, at once.", paused=False)
 @command(app, "pause", help_text="Pause a monitor: it keeps its schedule and does not fire.", paused=True)
-def set_paused(call: Call, monitor_id: IdArgument, *, user: UserOption = None, paused: bool) -> None:
+def set_paused(call: CliCall, monitor_id: IdArgument, *, user: UserOption = None, paused: bool) -> None:
     def on_store(system: System) -> MonitorView:
         owner = owner_id(system, user)
         return _view(system, _edit(system, owner, monitor_id, lambda spec: define.set_paused(spec, paused=paused)))
@@ -176,7 +176,7 @@ def set_paused(call: Call, monitor_id: IdArgument, *, user: UserOption = None, p
 
 
 @command(app, "rm")
-def remove(call: Call, monitor_id: IdArgument, *, user: UserOption = None) -> None:
+def remove(call: CliCall, monitor_id: IdArgument, *, user: UserOption = None) -> None:
     """Remove a monitor. It does not fire any more."""
     call.answer(
         lambda at: define.remove_monitor(at.store, owner_id(at, user), monitor_id, now_ms=at.clock.now_ms()),
@@ -256,7 +256,7 @@ def _view(system: System, put: PutResult) -> MonitorView:
     return report.monitor_view(system.store, put.monitor, now_ms=system.clock.now_ms())
 
 
-def _emit_one(call: Call, view: MonitorView, *, done: str) -> None:
+def _emit_one(call: CliCall, view: MonitorView, *, done: str) -> None:
     emit(call, view, f"{view.id} {done}; next due: {view.schedule.next_due or 'none'}")
 
 

@@ -12,7 +12,7 @@ from paceline.core.monitors.checks import parse_check
 from paceline.core.monitors.values import PutMonitor
 from paceline.core.parsing import decode
 from paceline.errors import FieldProblem, InvalidInput, MalformedBody, PacelineError
-from paceline.shells.cli.call import Call, command, owner_id
+from paceline.shells.cli.call import CliCall, command, owner_id
 from paceline.shells.cli.files import open_input
 from paceline.shells.cli.imports import BulkAnswer, Tally, emit_tally, import_items
 from paceline.shells.cli.monitors.commands import app
@@ -38,7 +38,7 @@ _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 @command(app, "import")
 def import_monitors(
-    call: Call,
+    call: CliCall,
     file: FileArgument,
     *,
     user: UserOption = None,

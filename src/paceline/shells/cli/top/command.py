@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paceline.errors import PacelineError
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.options import flag
 from paceline.shells.cli.output import EXIT_OK, RemoteError, emit
 from paceline.shells.cli.text.form import WIDTH_LEAST, form_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # slow imports that no other command needs
     from rich.console import Console
     from rich.text import Text
 
-    from paceline.shells.cli.top.facts import Facts
+    from paceline.shells.cli.top.facts import TopFacts
 
 REFRESH_S = 1.0
 LOOK_S = 0.1
@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
     command(app, "top")(top)
 
 
-def top(call: Call, *, once: OnceOption = False) -> int:
+def top(call: CliCall, *, once: OnceOption = False) -> int:
     """Show what runs, waits and fails, live: daemons, checks, providers, batches, jobs and accounts. q quits."""
     from paceline.shells.cli.top.facts import RemoteFacts, StoreFacts
 
@@ -51,7 +51,7 @@ def top(call: Call, *, once: OnceOption = False) -> int:
     )
 
 
-def _show(call: Call, read: Callable[[], Facts], *, once: bool) -> int:
+def _show(call: CliCall, read: Callable[[], TopFacts], *, once: bool) -> int:
     from paceline.shells.cli.top.frame import draw
 
     facts = read()
@@ -63,7 +63,7 @@ def _show(call: Call, read: Callable[[], Facts], *, once: bool) -> int:
     return EXIT_OK
 
 
-def _live(call: Call, read: Callable[[], Facts], facts: Facts) -> None:
+def _live(call: CliCall, read: Callable[[], TopFacts], facts: TopFacts) -> None:
     """Draws the screen each second, and at once when the terminal's size changes, until a key or a signal ends it."""
     from rich.console import Console
     from rich.live import Live
@@ -88,7 +88,7 @@ def _live(call: Call, read: Callable[[], Facts], facts: Facts) -> None:
                 trouble = f"No news: {error.detail}"
 
 
-def _picture(call: Call, facts: Facts, width: int, height: int, trouble: str) -> Text:
+def _picture(call: CliCall, facts: TopFacts, width: int, height: int, trouble: str) -> Text:
     from rich.text import Text
 
     from paceline.shells.cli.top.frame import draw

@@ -9,7 +9,7 @@ from paceline.core.instants import to_text
 from paceline.shells.cli.text import fit
 from paceline.shells.cli.text.columns import Heading
 from paceline.shells.cli.text.form import Form, Piece, draw_table, printable
-from paceline.shells.cli.top.facts import Facts
+from paceline.shells.cli.top.facts import TopFacts
 from paceline.shells.cli.upkeep import is_running
 from paceline.steps.views.report import ProviderView
 from paceline.steps.views.running_days import RunningDay
@@ -31,7 +31,7 @@ class Section(NamedTuple):
     """True if there are more rows than were read."""
 
 
-def draw(facts: Facts, form: Form, *, height: int | None, trouble: str = "") -> list[Line]:
+def draw(facts: TopFacts, form: Form, *, height: int | None, trouble: str = "") -> list[Line]:
     """Returns the lines of the screen.
 
     With a height, sections are shortened until all fit, the least important first.
@@ -78,7 +78,7 @@ def _line(text: str, style: str, width: int | None) -> Line:
     return [Piece(shown if width is None else fit.cut(shown, width), style)]
 
 
-def _head(facts: Facts, form: Form, trouble: str) -> Iterator[tuple[str, str]]:
+def _head(facts: TopFacts, form: Form, trouble: str) -> Iterator[tuple[str, str]]:
     status = facts.status
     yield f"Paceline  {to_text(form.now_ms)[11:19]} UTC  {status.store if status else ''}".rstrip(), "bold"
     if trouble:
@@ -103,7 +103,7 @@ def _daemons(status: ServiceStatus) -> Iterator[tuple[str, str]]:
     yield f"{_count(len(running), 'daemon')}: {where}{more}" + (f"; {gone} gone" if gone else ""), ""
 
 
-def _sentence(facts: Facts) -> str:
+def _sentence(facts: TopFacts) -> str:
     """Returns a sentence that says what is wrong, or that nothing is."""
     found = {health: sum(one.monitor.health == health for one in facts.wrong) for health in ("failing", "late")}
     some = "+" if facts.more_wrong else ""
@@ -128,13 +128,13 @@ def _figures(status: ServiceStatus) -> Iterator[str]:
         yield f"{_count(status.alerts_failed, 'alert')} could not be delivered: paceline alert list"
 
 
-def _sections(facts: Facts) -> list[Section]:
+def _sections(facts: TopFacts) -> list[Section]:
     """Returns the sections that have something to show, the most important first."""
     found = [_wrong(facts), _providers(facts), _days(facts), _jobs(facts), _accounts(facts)]
     return [one for one in found if one.rows]
 
 
-def _wrong(facts: Facts) -> Section:
+def _wrong(facts: TopFacts) -> Section:
     rows = [
         (one.monitor.health, one.monitor.user, one.monitor.id, one.monitor.failing_since, one.reason)
         for one in facts.wrong
@@ -149,7 +149,7 @@ def _wrong(facts: Facts) -> Section:
     return Section("Failing and late monitors", headings, rows, facts.more_wrong)
 
 
-def _providers(facts: Facts) -> Section:
+def _providers(facts: TopFacts) -> Section:
     """Returns providers that have work or are closed, the fullest queue first."""
     busy = [one for one in facts.providers if one.standing.waiting or one.standing.in_flight or _is_closed(one)]
     busy.sort(key=lambda one: (not _is_closed(one), -one.standing.in_flight, -one.standing.waiting, one.id))
@@ -175,7 +175,7 @@ def _providers(facts: Facts) -> Section:
     return Section("Providers at work", headings, rows, facts.more_providers)
 
 
-def _days(facts: Facts) -> Section:
+def _days(facts: TopFacts) -> Section:
     rows = [_day(one) for one in facts.days]
     headings = [
         Heading("BATCH", "ident"),
@@ -195,7 +195,7 @@ def _day(day: RunningDay) -> tuple[Any, ...]:
     return day.batch, day.date, f"{bar(ended, day.runs)} {ended}/{day.runs}", day.behind, day.totals["failed"], ends
 
 
-def _jobs(facts: Facts) -> Section:
+def _jobs(facts: TopFacts) -> Section:
     running = [one for one in facts.jobs if not one.finished]
     rows = [
         (
@@ -219,7 +219,7 @@ def _jobs(facts: Facts) -> Section:
     return Section("Jobs", headings, rows)
 
 
-def _accounts(facts: Facts) -> Section:
+def _accounts(facts: TopFacts) -> Section:
     rows = [
         (
             one.id,

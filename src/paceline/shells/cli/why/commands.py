@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from paceline.errors import InvalidInput
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.options import UserOption, argument, option
 
 RunArgument = Annotated[
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def why(
-    call: Call,
+    call: CliCall,
     run: RunArgument = None,
     *,
     monitor: MonitorOption = None,

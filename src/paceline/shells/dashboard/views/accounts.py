@@ -6,15 +6,15 @@ from typing import Any
 
 from paceline.core.instants import to_datetime, to_text
 from paceline.core.jobs.meters import DAY_MS
-from paceline.shells.api.http.answers import Answer
-from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.answers import ApiAnswer
+from paceline.shells.api.http.context import ApiCall
+from paceline.shells.api.http.route import Route, RouteGroup
 from paceline.shells.dashboard import pictures
 from paceline.shells.dashboard.asking import Api
-from paceline.shells.dashboard.rendering import Place, page
+from paceline.shells.dashboard.rendering import PagePlace, page
 from paceline.shells.dashboard.words import count, moment
 
-PAGES = Group("Dashboard")
+PAGES = RouteGroup("Dashboard")
 DAYS_TOLD = 3_650
 """A balance that lasts longer gets no forecast."""
 TOLD_MS = 600_000
@@ -25,7 +25,7 @@ SENDS = ("ready", "full", "closed")
 
 
 @Route(PAGES, "GET", "/ui/accounts", {200: "text/html"}, access="admin", page=True)
-async def list_accounts(call: Call) -> Answer:
+async def list_accounts(call: ApiCall) -> ApiAnswer:
     """Shows accounts with their meters, how long their balances last, and the keys."""
     api = Api(call)
     listed = await api.get("/v1/accounts", {"limit": 1_000})
@@ -33,7 +33,7 @@ async def list_accounts(call: Call) -> Answer:
     return await page(
         call,
         "accounts.html",
-        Place("accounts", "Accounts"),
+        PagePlace("accounts", "Accounts"),
         items=items,
         meters=METERS,
         totals={name: meter_total(items, name) for name, _ in METERS},
