@@ -21,10 +21,9 @@ from starlette import routing
 from bench.harness import Context, Result, in_turns, result
 from paceline.config import load_settings
 from paceline.core.monitors.definition import spec_document
-from paceline.shells.api import ApiHooks, build_app
 from paceline.shells.api.http.answers import ApiAnswer, json_answer
-from paceline.shells.api.http.app import Endpoint
-from paceline.shells.api.http.context import ApiCall, ApiContext
+from paceline.shells.api.http.app import Endpoint, build_app
+from paceline.shells.api.http.context import ApiCall, ApiContext, ApiHooks
 from paceline.shells.api.http.route import Route, RouteGroup
 from paceline.shells.api.http.serving import server_config
 from paceline.steps.access import TOKEN_BYTES, add_user

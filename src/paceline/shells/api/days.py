@@ -12,9 +12,10 @@ from paceline.shells import lists
 from paceline.shells.api.documents import PlanAnswer, PlanBody, RerunAnswer, RerunBody
 from paceline.shells.api.http.answers import ApiAnswer, Stream, json_answer, stream_answer, tagged_answer
 from paceline.shells.api.http.context import ApiCall
-from paceline.shells.api.http.pages import ListPage, query, truth
+from paceline.shells.api.http.pages import query, truth
 from paceline.shells.api.http.route import READ_HEADERS, RouteGroup
 from paceline.shells.cursors import make_cursor, position_of
+from paceline.shells.lists import ListPage
 from paceline.steps.batches import batches, export
 from paceline.steps.batches.plan import plan_day
 from paceline.steps.batches.preview import Preview, preview

@@ -8,8 +8,9 @@ from paceline.shells import lists
 from paceline.shells.api.http.answers import ApiAnswer, json_answer
 from paceline.shells.api.http.auth import owner_of
 from paceline.shells.api.http.context import ApiCall
-from paceline.shells.api.http.pages import ListPage, PageQuery, query, truth
+from paceline.shells.api.http.pages import PageQuery, query, truth
 from paceline.shells.api.http.route import RouteGroup
+from paceline.shells.lists import ListPage
 from paceline.steps import access
 from paceline.steps.monitors.run_now import TIMES_DEFAULT, TIMES_MAX, RunNowView, UpcomingView, run_now, upcoming
 from paceline.steps.views.report import MonitorView

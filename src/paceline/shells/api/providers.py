@@ -11,8 +11,9 @@ from paceline.shells import lists
 from paceline.shells.api.http.answers import ApiAnswer, Header, empty_answer, json_answer
 from paceline.shells.api.http.context import ApiCall, ApiContext
 from paceline.shells.api.http.etags import etag_header, guard_of, not_modified, put_guarded
-from paceline.shells.api.http.pages import ListPage, truth
+from paceline.shells.api.http.pages import truth
 from paceline.shells.api.http.route import READ_HEADERS, RouteGroup
+from paceline.shells.lists import ListPage
 from paceline.steps.batches import providers
 from paceline.steps.views.report import ProviderView, provider_view, with_latencies
 

@@ -16,9 +16,10 @@ from paceline.shells.api.documents import BulkResult, RecordsAnswer, RecordsBody
 from paceline.shells.api.http.answers import ApiAnswer, empty_answer, json_answer, tagged_answer
 from paceline.shells.api.http.bodies import BodyLine, is_lines, read_body, read_line_pages
 from paceline.shells.api.http.context import OWN_WEIGHT, ApiCall, ApiContext
-from paceline.shells.api.http.pages import ListPage, truth
+from paceline.shells.api.http.pages import truth
 from paceline.shells.api.http.problems import point_into, problem_of
 from paceline.shells.api.http.route import READ_HEADERS, RouteGroup
+from paceline.shells.lists import ListPage
 from paceline.steps.batches import batches
 from paceline.steps.batches.batches import PutRecord
 from paceline.steps.batches.late_records import plan_late_records

@@ -8,7 +8,6 @@ from paceline.errors import StoreDamaged, StoreUnavailable
 from paceline.shells.api.documents import Alive, LoopView, Ready
 from paceline.shells.api.http.answers import ApiAnswer, json_answer, text_answer
 from paceline.shells.api.http.context import ApiCall, ApiContext
-from paceline.shells.api.http.pages import ListPage
 from paceline.shells.api.http.problems import NotReady
 from paceline.shells.api.http.route import RouteGroup
 from paceline.shells.cursors import position_of
@@ -29,8 +28,8 @@ async def list_schedulers(call: ApiCall) -> ApiAnswer:
     asked = call.page()
     after = position_of(asked.cursor, "schedulers", 0)
     rows = await api.work(api.store.schedulers, after_generation=after, limit=asked.limit + 1, now_ms=api.now_ms())
-    page = first_of(rows, asked.limit, "schedulers", at=lambda row: row.entry.generation, view=scheduler_view)
-    return json_answer(200, ListPage(*page))
+    page = first_of(rows, asked, "schedulers", at=lambda row: row.entry.generation, view=scheduler_view)
+    return json_answer(200, page)
 
 
 @SERVICE.get("/v1/status", ServiceStatus, access="admin")

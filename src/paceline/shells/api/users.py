@@ -14,7 +14,7 @@ from paceline.shells.api.documents import NewTokenBody, NewUser, NewUserBody, To
 from paceline.shells.api.http.answers import ApiAnswer, empty_answer, json_answer
 from paceline.shells.api.http.auth import owner_of, require_admin
 from paceline.shells.api.http.context import ApiCall, ApiContext
-from paceline.shells.api.http.pages import ListPage, page_by_id
+from paceline.shells.api.http.pages import page_by_id
 from paceline.shells.api.http.route import RouteGroup
 from paceline.shells.cursors import position_of
 from paceline.shells.lists import first_of
@@ -51,8 +51,8 @@ async def list_users(call: ApiCall) -> ApiAnswer:
     api = call.api
     asked = call.page()
     users = await api.read(api.store.users, after=position_of(asked.cursor, "users", ""), limit=asked.limit + 1)
-    page = first_of(users, asked.limit, "users", at=lambda user: user.id, view=user_view)
-    return json_answer(200, ListPage(*page))
+    page = first_of(users, asked, "users", at=lambda user: user.id, view=user_view)
+    return json_answer(200, page)
 
 
 @USERS.get(_USER, UserView)

@@ -15,8 +15,8 @@ from paceline.core.monitors.checks import HIDDEN
 from paceline.errors import InvalidInput, NotFound
 from paceline.shells import lists
 from paceline.shells.cli.call import CliCall, command, owner_id
-from paceline.shells.cli.options import CursorOption, LimitOption, UserOption, argument, flag, option
-from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, Columns, emit, emit_page
+from paceline.shells.cli.options import PageOptions, UserOption, argument, flag, option
+from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, Columns, emit, emit_list, emit_page
 from paceline.shells.cli.text.columns import ident, when, word, words
 from paceline.steps.alerts import channels, silences
 from paceline.steps.views import alert_report
@@ -93,12 +93,8 @@ def list_channels(call: CliCall, *, user: UserOption = None) -> None:
         lambda at: alert_report.channel_views(at.store, owner_id(at, user)),
         lambda remote: remote.every(_CHANNELS, ChannelView, user=remote.owner(user)),
     )
-    emit_page(
-        call,
-        views,
-        CHANNEL_COLUMNS,
-        none="There is no channel yet. Set one: paceline channel set ID --url URL --default",
-    )
+    none = "There is no channel yet. Set one: paceline channel set ID --url URL --default"
+    emit_list(call, views, CHANNEL_COLUMNS, none=none)
 
 
 @command(app, "test")
@@ -159,7 +155,7 @@ def list_silences(call: CliCall, *, user: UserOption = None) -> None:
         lambda at: alert_report.silence_views(at.store, owner_id(at, user), now_ms=at.clock.now_ms()),
         lambda remote: remote.every(_SILENCES, SilenceView, user=remote.owner(user)),
     )
-    emit_page(call, views, SILENCE_COLUMNS, none=_NO_SILENCE)
+    emit_list(call, views, SILENCE_COLUMNS, none=_NO_SILENCE)
 
 
 @command(silence_app, "end")
@@ -178,17 +174,13 @@ def end_silence(
 
 
 @command(alert_app, "list")
-def list_alerts(
-    call: CliCall, *, user: UserOption = None, limit: LimitOption = 100, cursor: CursorOption = None
-) -> None:
+def list_alerts(call: CliCall, *, user: UserOption = None, page: PageOptions) -> None:
     """List the alerts sent to a user, with their channels, newest first."""
-    views, following = call.answer(
-        lambda at: lists.list_alerts(at, owner_id(at, user), cursor=cursor, limit=limit),
-        lambda remote: remote.page(
-            "/v1/users/{user}/alerts", AlertView, limit=limit, cursor=cursor, user=remote.owner(user)
-        ),
+    listed = call.answer(
+        lambda at: lists.list_alerts(at, owner_id(at, user), page),
+        lambda remote: remote.page("/v1/users/{user}/alerts", AlertView, page, user=remote.owner(user)),
     )
-    emit_page(call, views, ALERT_COLUMNS, next_cursor=following, more="There are more:", none=_NO_ALERT)
+    emit_page(call, listed, ALERT_COLUMNS, none=_NO_ALERT)
 
 
 def silence_now(system: System, user: str | None, make: Any) -> SilenceView:

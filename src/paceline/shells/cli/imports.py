@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeVar
 
 from paceline.errors import FieldProblem, InvalidInput
 from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.output import EXIT_FAILED, EXIT_LIMIT, EXIT_OK, TextNote, emit, progress_bar
+
+if TYPE_CHECKING:
+    from paceline.shells.api.http.problems import Problem
 
 REFUSALS_KEPT_MAX = 1_000
 REASONS_KEPT_MAX = 1_000
@@ -53,34 +54,12 @@ class Reason(Protocol):
     def detail(self) -> str: ...
 
 
-class ItemField(msgspec.Struct, frozen=True):
-    pointer: str
-    detail: str
-
-
-class ItemProblem(msgspec.Struct, frozen=True):
-    """Reason why one of many items was refused over REST."""
-
-    code: str
-    detail: str
-    errors: list[ItemField] = []
-
-    def alone(self, place: str) -> Reason:
-        """Returns the reason for the item alone: its pointers do not have the item's place in the list."""
-        if not self.errors:
-            return self
-        return InvalidInput.of(*(FieldProblem(one.pointer.removeprefix(place), one.detail) for one in self.errors))
-
-
-class BulkResult(msgspec.Struct, frozen=True):
-    disposition: str
-    error: ItemProblem | None = None
-
-
-class BulkAnswer(msgspec.Struct, frozen=True):
-    """Results of many items that were put over REST."""
-
-    items: list[BulkResult]
+def alone(index: int, problem: Problem | None) -> Reason | None:
+    """Returns the reason for an item alone: its pointers do not have the item's place in the list."""
+    if problem is None or not problem.errors:
+        return problem
+    place = f"/items/{index}"
+    return InvalidInput.of(*(FieldProblem(one.pointer.removeprefix(place), one.detail) for one in problem.errors))
 
 
 class Tally:
@@ -91,6 +70,13 @@ class Tally:
         self.refusals: list[RefusedItem] = []
         self.groups: dict[tuple[str, str], RefusalGroup] = {}
         self.only_limits = True
+
+    def add_result(self, line: int, item_id: str | None, disposition: str, error: Reason | None) -> None:
+        """Counts the result of an item; ``error`` says why it was refused."""
+        if error is None:
+            self.counts[disposition] += 1
+        else:
+            self.refuse(line, item_id, error)
 
     def refuse(self, line: int, item_id: str | None, error: Reason) -> None:
         self.counts["refused"] += 1

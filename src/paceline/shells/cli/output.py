@@ -15,6 +15,7 @@ from paceline.errors import OverDailyCredits, PacelineError
 from paceline.shells.cli.text.columns import Cell, Column, Heading, heading_of
 from paceline.shells.cli.text.form import Form, Piece, draw_fields, draw_paragraph, draw_table, form_of, printable
 from paceline.shells.cli.text.times import long_time
+from paceline.shells.lists import ListPage
 
 if TYPE_CHECKING:
     from paceline.shells.cli.call import CliCall
@@ -151,24 +152,16 @@ def emit(call: CliCall, document: Any, *text: Text) -> None:
 
 
 def emit_page(
-    call: CliCall,
-    views: Sequence[Any],
-    columns: Columns,
-    *,
-    next_cursor: str | int | None = None,
-    more: str = "",
-    none: str = "",
+    call: CliCall, page: ListPage[Any], columns: Columns, *, more: str = "There are more:", none: str = ""
 ) -> None:
     """Prints a page of a list. For people a note follows: ``more`` with the next cursor, or ``none`` if it is empty."""
-    following = None if next_cursor is None else str(next_cursor)
-    note = (
-        TextNote(f"{more} --cursor {following}")
-        if more and following
-        else TextNote(none)
-        if none and not views
-        else None
-    )
-    emit(call, {"items": views, "next_cursor": following}, table(columns, views), note)
+    text = f"{more} --cursor {page.next_cursor}" if page.next_cursor else "" if page.items else none
+    emit(call, page, table(columns, page.items), TextNote(text) if text else None)
+
+
+def emit_list(call: CliCall, views: Sequence[Any], columns: Columns, *, none: str) -> None:
+    """Prints a list that has only one page."""
+    emit_page(call, ListPage(views, None), columns, none=none)
 
 
 def table(columns: Columns, views: Iterable[Any]) -> TextTable:

@@ -13,7 +13,9 @@ import msgspec
 
 from paceline.core.instants import to_ms, to_text
 from paceline.shells.cli.logins import Login
+from paceline.shells.cli.options import LONGEST_PAGE
 from paceline.shells.cli.output import CliProblem, RemoteError
+from paceline.shells.lists import ListPage, PageRange
 from paceline.steps.views.report import UserView
 from paceline_client.answers import Opened, Reply
 from paceline_client.calls import Call as Request
@@ -22,7 +24,6 @@ from paceline_client.problems import ClientError, NoAnswer
 from paceline_client.problems import Problem as Refusal
 
 TRIES_MAX = 3
-PAGE_MAX = 1_000
 EDITS_MAX = 10
 """How often a change is tried again after somebody else was faster."""
 T = TypeVar("T")
@@ -35,11 +36,6 @@ class RemoteAnswer(NamedTuple, Generic[T]):
     view: T
     status: int
     etag: str | None
-
-
-class Page(msgspec.Struct, Generic[T], frozen=True):
-    items: list[T]
-    next_cursor: str | None = None
 
 
 class Remote:
@@ -97,27 +93,25 @@ class Remote:
         self.ask(method, path, type(None), body=body, **names)
 
     def page(
-        self,
-        path: str,
-        type_: type[T],
-        *,
-        limit: int,
-        cursor: str | None,
-        query: Query | None = None,
-        **names: Any,
-    ) -> tuple[list[T], str | None]:
-        """Returns a page of a list, and the cursor of the next page."""
-        asked = {**(query or {}), "limit": limit, "cursor": cursor}
-        found: Page[T] = self.get(path, Page[type_], query=asked, **names)  # type: ignore[valid-type]
-        return found.items, found.next_cursor
+        self, path: str, type_: type[T], page: PageRange, *, query: Query | None = None, **names: Any
+    ) -> ListPage[T]:
+        asked = {**(query or {}), "limit": page.limit, "cursor": page.cursor}
+        found: ListPage[T] = self.get(path, ListPage[type_], query=asked, **names)  # type: ignore[valid-type]
+        return found
+
+    def walk(self, path: str, type_: type[T], **names: Any) -> Iterator[T]:
+        """Yields the items of all pages of a list."""
+        page = LONGEST_PAGE
+        while True:
+            found = self.page(path, type_, page, **names)
+            yield from found.items
+            if found.next_cursor is None:
+                return
+            page = page._replace(cursor=found.next_cursor)
 
     def every(self, path: str, type_: type[T], **names: Any) -> list[T]:
         """Returns a list with all its pages."""
-        items, cursor = self.page(path, type_, limit=PAGE_MAX, cursor=None, **names)
-        while cursor is not None:
-            more, cursor = self.page(path, type_, limit=PAGE_MAX, cursor=cursor, **names)
-            items += more
-        return items
+        return list(self.walk(path, type_, **names))
 
     def stream(self, path: str, *, query: Query | None = None, wait_s: float = 0, **names: Any) -> Iterator[bytes]:
         """Yields an answer of any length, in pieces as they come."""

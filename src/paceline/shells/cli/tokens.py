@@ -11,7 +11,7 @@ import typer
 from paceline.errors import NotFound
 from paceline.shells.cli.call import CliCall, command, owner_id
 from paceline.shells.cli.options import UserOption, argument, option
-from paceline.shells.cli.output import Columns, RemoteError, TextNote, emit, emit_page
+from paceline.shells.cli.output import Columns, RemoteError, TextNote, emit, emit_list
 from paceline.shells.cli.text.columns import ident, when, words
 from paceline.steps import access
 from paceline.steps.views import report
@@ -63,7 +63,7 @@ def list_tokens(call: CliCall, name: UserArgument = None, *, user: UserOption = 
         lambda remote: remote.every(_TOKENS, TokenView, user=remote.owner(name or user)),
     )
     shown = sorted(views, key=lambda view: (view.created_at, view.id))
-    emit_page(call, shown, TOKEN_COLUMNS, none="There is no token. Make one: paceline token new USER")
+    emit_list(call, shown, TOKEN_COLUMNS, none="There is no token. Make one: paceline token new USER")
 
 
 @command(app, "revoke")

@@ -12,7 +12,7 @@ from paceline.core.users import Role, UserEdit
 from paceline.errors import InvalidInput
 from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.options import argument, option
-from paceline.shells.cli.output import Columns, TextFields, TextNote, emit, emit_page
+from paceline.shells.cli.output import Columns, TextFields, TextNote, emit, emit_list
 from paceline.shells.cli.text.columns import ident, when, word
 from paceline.steps import access
 from paceline.steps.jobs.webhook import webhook_secret
@@ -39,17 +39,6 @@ USER_COLUMNS: Columns = {
 CreditsOption = Annotated[int | None, option("N", "Credits the user may spend in a day.", "--daily-credits")]
 
 
-class NewUser(msgspec.Struct, frozen=True):
-    """A new user with a first token."""
-
-    user: str
-    token: str
-
-
-class WebhookSecret(msgspec.Struct, frozen=True):
-    secret: str
-
-
 @command(app, "add")
 def add(
     call: CliCall,
@@ -63,10 +52,10 @@ def add(
     body = {"id": name, "role": role, "daily_credits": allowed}
     made = call.answer_on_own(
         lambda at: _add(at, name, role=role, daily_credits=allowed),
-        lambda remote: remote.ask("POST", "/v1/users", NewUser, body=body).view,
+        lambda remote: remote.ask("POST", "/v1/users", dict[str, str], body=body).view,
     )
-    note = TextNote(f"Added {role} {made.user}. The token is shown only now; keep it:")
-    emit(call, made, note, made.token)
+    note = TextNote(f"Added {role} {made['user']}. The token is shown only now; keep it:")
+    emit(call, made, note, made["token"])
 
 
 @command(app, "list")
@@ -76,7 +65,7 @@ def list_users(call: CliCall) -> None:
         lambda at: [report.user_view(user) for user in walk(at.store.users)],
         lambda remote: remote.every("/v1/users", UserView),
     )
-    emit_page(call, views, USER_COLUMNS, none="There is no user yet. Add one: paceline user add NAME")
+    emit_list(call, views, USER_COLUMNS, none="There is no user yet. Add one: paceline user add NAME")
 
 
 @command(app, "limit")
@@ -121,7 +110,7 @@ def show_webhook_secret(call: CliCall, name: NameArgument) -> None:
     """Print the secret that verifies the signatures of a user's webhooks. It never changes."""
     secret = call.answer(
         lambda at: webhook_secret(at.secret_key, access.get_user(at.store, name).id),
-        lambda remote: remote.get(f"{_USER}/webhook-secret", WebhookSecret, user=name).secret,
+        lambda remote: remote.get(f"{_USER}/webhook-secret", dict[str, str], user=name)["secret"],
     )
     emit(call, {"user": name, "webhook_secret": secret}, secret)
 
@@ -145,7 +134,7 @@ def _edit(call: CliCall, name: str, edit: UserEdit, told: str) -> None:
     emit(call, view, told)
 
 
-def _add(system: System, name: str, *, role: Role, daily_credits: int) -> NewUser:
+def _add(system: System, name: str, *, role: Role, daily_credits: int) -> dict[str, str]:
     user, token = access.add_user(
         system.store,
         name,
@@ -155,4 +144,4 @@ def _add(system: System, name: str, *, role: Role, daily_credits: int) -> NewUse
         secret_key=system.secret_key,
         now_ms=system.clock.now_ms(),
     )
-    return NewUser(user.id, token.secret)
+    return {"user": user.id, "token": token.secret}

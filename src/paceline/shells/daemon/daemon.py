@@ -21,7 +21,8 @@ import uvloop
 from paceline import __version__
 from paceline.core.monitors.definition import duration_ms
 from paceline.errors import StoreUnavailable, WrongSetting
-from paceline.shells.api import ApiHooks, LoopHealth, build_app
+from paceline.shells.api.http.app import build_app
+from paceline.shells.api.http.context import ApiHooks, LoopHealth
 from paceline.shells.api.http.serving import server_config
 from paceline.shells.daemon.alerts import AlertEngine
 from paceline.shells.daemon.batches import Calls, Planner

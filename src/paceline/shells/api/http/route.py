@@ -11,8 +11,8 @@ from paceline.core.scopes import ScopeKind
 from paceline.errors import PacelineError
 from paceline.shells.api.http.answers import ApiAnswer, Stream
 from paceline.shells.api.http.context import ApiCall
-from paceline.shells.api.http.pages import ListPage
 from paceline.shells.api.http.problems import UnsupportedMediaType
+from paceline.shells.lists import ListPage
 
 Access = Literal["open", "user", "admin"]
 Handler = Callable[[ApiCall], Awaitable[ApiAnswer | Stream]]

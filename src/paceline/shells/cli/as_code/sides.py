@@ -14,7 +14,8 @@ from paceline.core.batches.batch import batch_document
 from paceline.core.batches.provider import provider_document
 from paceline.core.monitors.definition import spec_document
 from paceline.errors import PacelineError
-from paceline.shells.cli.imports import BulkAnswer
+from paceline.shells.api.documents import BulkAnswer
+from paceline.shells.cli.imports import alone
 from paceline.shells.cli.output import RemoteError
 from paceline.steps import access
 from paceline.steps.alerts import channels
@@ -184,8 +185,8 @@ class RestSide:
         answer = self._remote.ask("PUT", LISTS["monitor"], BulkAnswer, body={"items": items}, user=puts[0][0].user).view
         return [
             SideResult(one.disposition)
-            if one.error is None
-            else SideResult(error=one.error.alone(f"/items/{index}").detail, code=one.error.code)
+            if (error := alone(index, one.error)) is None
+            else SideResult(error=error.detail, code=error.code)
             for index, one in enumerate(answer.items)
         ]
 

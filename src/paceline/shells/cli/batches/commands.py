@@ -30,9 +30,8 @@ from paceline.shells.cli.batches.over_rest import (
 )
 from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.options import (
-    PAGE_MAX,
-    CursorOption,
-    LimitOption,
+    LONGEST_PAGE,
+    PageOptions,
     PausedOption,
     ProviderOption,
     ReplaceOption,
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="batch", help="Set batches, import their records, plan and watch their days.")
 
+DAYS_PAGE = PageOptions(30)
 PLAN_S = 600.0
 """Longest wait for a plan over REST: a plan of many records takes time."""
 T = TypeVar("T")
@@ -80,6 +80,7 @@ DAY_COLUMNS: Columns = {
     "SKIPPED": word("skipped", 3),
 }
 
+_NONE = "There is no batch yet. Set one: paceline batch set ID --start 02:00 --window 6h"
 _NO_DAY = "No day is planned yet. Plan today: paceline batch plan BATCH"
 _NO_RUN = "No run of that day matches. See the day: paceline batch show DAY --batch BATCH"
 IdArgument = Annotated[str, argument("ID", "The batch's id.")]
@@ -125,20 +126,12 @@ def set_batch(call: CliCall, batch_id: IdArgument, *, replace: ReplaceOption = F
 
 
 @command(app, "list")
-def list_batches(call: CliCall, *, limit: LimitOption = PAGE_MAX, cursor: CursorOption = None) -> None:
+def list_batches(call: CliCall, *, page: PageOptions = LONGEST_PAGE) -> None:
     """List the batches and when each is planned next."""
-    views, following = call.answer(
-        lambda at: lists.list_batches(at, cursor=cursor, limit=limit),
-        lambda remote: remote.page("/v1/batches", BatchView, limit=limit, cursor=cursor),
+    listed = call.answer(
+        lambda at: lists.list_batches(at, page), lambda remote: remote.page("/v1/batches", BatchView, page)
     )
-    emit_page(
-        call,
-        views,
-        BATCH_COLUMNS,
-        next_cursor=following,
-        more="There are more: paceline batch list",
-        none="There is no batch yet. Set one: paceline batch set ID --start 02:00 --window 6h",
-    )
+    emit_page(call, listed, BATCH_COLUMNS, more="There are more: paceline batch list", none=_NONE)
 
 
 @command(
@@ -206,17 +199,15 @@ def list_days(
     name: BatchArgument = None,
     *,
     batch: BatchOption = None,
-    limit: LimitOption = 30,
-    cursor: CursorOption = None,
+    page: PageOptions = DAYS_PAGE,
 ) -> None:
     """List a batch's days, newest first."""
-    views, following = call.answer(
-        lambda at: lists.list_days(at, the_batch(at.store, batch or name), cursor=cursor, limit=limit),
-        lambda remote: remote.page(
-            DAYS_PATH, DaySummary, limit=limit, cursor=cursor, batch=batch_over_rest(remote, batch or name).id
-        ),
+    named = batch or name
+    listed = call.answer(
+        lambda at: lists.list_days(at, the_batch(at.store, named), page),
+        lambda remote: remote.page(DAYS_PATH, DaySummary, page, batch=batch_over_rest(remote, named).id),
     )
-    emit_page(call, views, DAY_COLUMNS, next_cursor=following, more="There are more:", none=_NO_DAY)
+    emit_page(call, listed, DAY_COLUMNS, none=_NO_DAY)
 
 
 @command(app, "show")
@@ -237,23 +228,17 @@ def list_runs(
     batch: BatchOption = None,
     state: StateOption = None,
     provider: ProviderOption = None,
-    limit: LimitOption = 100,
-    cursor: CursorOption = None,
+    page: PageOptions,
 ) -> None:
     """List a day's runs with their outcomes."""
     asked = {"state": state, "provider": provider}
-    views, following = call.answer(
-        lambda at: lists.list_day_runs(at, _day(at, batch, day), **asked, cursor=cursor, limit=limit),
+    listed = call.answer(
+        lambda at: lists.list_day_runs(at, _day(at, batch, day), page, **asked),
         lambda remote: remote.page(
-            f"{DAY_PATH}/runs",
-            CallRunView,
-            limit=limit,
-            cursor=cursor,
-            query=asked,
-            **day_over_rest(remote, batch, day),
+            f"{DAY_PATH}/runs", CallRunView, page, query=asked, **day_over_rest(remote, batch, day)
         ),
     )
-    emit_page(call, views, CALL_RUN_COLUMNS, next_cursor=following, more="There may be more:", none=_NO_RUN)
+    emit_page(call, listed, CALL_RUN_COLUMNS, more="There may be more:", none=_NO_RUN)
 
 
 @command(app, "export")

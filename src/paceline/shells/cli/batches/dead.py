@@ -9,7 +9,7 @@ import typer
 from paceline.core.batches.values import DeadChoice
 from paceline.shells import lists
 from paceline.shells.cli.call import CliCall, command
-from paceline.shells.cli.options import CursorOption, LimitOption, ProviderOption, argument, flag, option
+from paceline.shells.cli.options import PageOptions, ProviderOption, argument, flag, option
 from paceline.shells.cli.output import TextNote, emit, emit_page
 from paceline.shells.cli.runs import CALL_RUN_COLUMNS
 from paceline.steps.batches import redrive
@@ -37,17 +37,16 @@ def list_dead(
     provider: ProviderOption = None,
     batch: BatchOption = None,
     date: DateOption = None,
-    limit: LimitOption = 100,
-    cursor: CursorOption = None,
+    page: PageOptions,
 ) -> None:
     """List dead letters by provider and due time, with the reason of each."""
     asked = {"provider": provider, "batch": batch, "date": date}
     choice = DeadChoice(provider=provider, batch=batch, date=date)
-    views, following = call.answer(
-        lambda at: lists.list_dead_letters(at, choice, cursor=cursor, limit=limit),
-        lambda remote: remote.page("/v1/dead", CallRunView, limit=limit, cursor=cursor, query=asked),
+    listed = call.answer(
+        lambda at: lists.list_dead_letters(at, choice, page),
+        lambda remote: remote.page("/v1/dead", CallRunView, page, query=asked),
     )
-    emit_page(call, views, CALL_RUN_COLUMNS, next_cursor=following, more="There are more:", none=_NO_DEAD)
+    emit_page(call, listed, CALL_RUN_COLUMNS, none=_NO_DEAD)
 
 
 @command(app, "redrive")

@@ -17,7 +17,7 @@ from paceline.shells.cli.batches.commands import BatchOption, app, the_batch
 from paceline.shells.cli.batches.over_rest import BATCH_PATH, batch_over_rest
 from paceline.shells.cli.batches.sources import open_source, table_name
 from paceline.shells.cli.call import CliCall, command
-from paceline.shells.cli.imports import BulkAnswer, Tally, emit_tally, import_items
+from paceline.shells.cli.imports import Tally, alone, emit_tally, import_items
 from paceline.shells.cli.monitors.items import Broken, Item, read_items
 from paceline.shells.cli.options import argument, flag, option
 from paceline.shells.cli.output import TextNote, print_text, progress_bar
@@ -146,28 +146,24 @@ def _put(system: System, batch: Batch, page: Sequence[ImportedRecord], tally: Ta
     now_ms = system.clock.now_ms()
     puts = batches.put_parsed_records(system.store, batch, records, now_ms=now_ms, vault=system.vault)
     for row, put in zip(page, puts, strict=True):
-        if put.error is not None:
-            tally.refuse(row.line, row.id, put.error)
-        else:
-            tally.counts[put.disposition] += 1
+        tally.add_result(row.line, row.id, put.disposition, put.error)
 
 
 def _put_over_rest(remote: Remote, batch: str, page: Sequence[ImportedRecord], tally: Tally) -> None:
     """Puts a page of records over REST. Records that were already refused are not sent."""
+    from paceline.shells.api.documents import BulkAnswer
+
     items = [_document(row.record) for row in page if isinstance(row.record, RecordSpec)]
     answer = remote.ask("PUT", f"{BATCH_PATH}/records", BulkAnswer, body={"items": items}, batch=batch).view
     assert len(answer.items) == len(items)
-    told = iter(enumerate(answer.items))
+    results = iter(enumerate(answer.items))
     for row in page:
         if isinstance(row.record, PutRecord):
             assert row.record.error is not None, "only a refused record is no RecordSpec"
             tally.refuse(row.line, row.id, row.record.error)
             continue
-        index, result = next(told)
-        if result.error is not None:
-            tally.refuse(row.line, row.id, result.error.alone(f"/items/{index}"))
-        else:
-            tally.counts[result.disposition] += 1
+        index, result = next(results)
+        tally.add_result(row.line, row.id, result.disposition, alone(index, result.error))
 
 
 def _document(record: RecordSpec) -> dict[str, Any]:

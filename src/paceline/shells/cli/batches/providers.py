@@ -14,10 +14,9 @@ from paceline.shells import lists
 from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.files import read_input
 from paceline.shells.cli.options import (
-    PAGE_MAX,
-    CursorOption,
+    LONGEST_PAGE,
     DefinitionOption,
-    LimitOption,
+    PageOptions,
     PausedOption,
     ReplaceOption,
     argument,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="provider", help="Set, watch, pause and remove providers.")
 
 SPEC_BYTES_MAX = 1_048_576
+_NONE = "There is no provider yet. Set one: paceline provider set ID --base-url URL"
 _PROVIDER = "/v1/providers/{provider}"
 IdArgument = Annotated[str, argument("ID", "The provider's id.")]
 PATHS = {
@@ -133,20 +133,12 @@ def set_provider(
 
 
 @command(app, "list")
-def list_providers(call: CliCall, *, limit: LimitOption = PAGE_MAX, cursor: CursorOption = None) -> None:
+def list_providers(call: CliCall, *, page: PageOptions = LONGEST_PAGE) -> None:
     """List the providers and the state of each."""
-    views, following = call.answer(
-        lambda at: lists.list_providers(at, cursor=cursor, limit=limit),
-        lambda remote: remote.page("/v1/providers", ProviderView, limit=limit, cursor=cursor),
+    listed = call.answer(
+        lambda at: lists.list_providers(at, page), lambda remote: remote.page("/v1/providers", ProviderView, page)
     )
-    emit_page(
-        call,
-        views,
-        PROVIDER_COLUMNS,
-        next_cursor=following,
-        more="There are more: paceline provider list",
-        none="There is no provider yet. Set one: paceline provider set ID --base-url URL",
-    )
+    emit_page(call, listed, PROVIDER_COLUMNS, more="There are more: paceline provider list", none=_NONE)
 
 
 @command(app, "show")

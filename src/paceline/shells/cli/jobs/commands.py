@@ -19,8 +19,9 @@ from paceline.shells.cli.jobs import submission
 from paceline.shells.cli.jobs.results import write_on_store, write_over_rest
 from paceline.shells.cli.jobs.sources import JOB_PATH, RemoteJobs, StoreJobs
 from paceline.shells.cli.jobs.watch import watch_job
-from paceline.shells.cli.options import CursorOption, LimitOption, UserOption, argument, flag, option
+from paceline.shells.cli.options import PageOptions, UserOption, argument, flag, option
 from paceline.shells.cli.text.columns import address, ident, when, word, words
+from paceline.shells.lists import ListPage
 from paceline.steps import access
 from paceline.steps.views import job_report
 from paceline.steps.views.job_report import CostView, CountsView, JobSummary, JobView
@@ -86,21 +87,17 @@ def list_jobs(
     user: Annotated[
         str | None, option("USER", "Only this user's. [default: $PACELINE_USER, or everybody's]", "--user")
     ] = None,
-    limit: LimitOption = 100,
-    cursor: CursorOption = None,
+    page: PageOptions,
 ) -> None:
     """List jobs, newest first, with progress and cost."""
     named = user or os.environ.get("PACELINE_USER")
 
-    def on_store(system: System) -> tuple[list[JobSummary], str | None]:
+    def on_store(system: System) -> ListPage[JobSummary]:
         owner = access.get_user(system.store, named).id if named else None
-        return lists.list_jobs(system, owner, cursor=cursor, limit=limit)
+        return lists.list_jobs(system, owner, page)
 
-    views, following = call.answer(
-        on_store,
-        lambda remote: remote.page("/v1/jobs", JobSummary, limit=limit, cursor=cursor, query={"user": named}),
-    )
-    output.emit_page(call, views, JOB_COLUMNS, next_cursor=following, more="There are more:", none=_NO_JOB)
+    listed = call.answer(on_store, lambda remote: remote.page("/v1/jobs", JobSummary, page, query={"user": named}))
+    output.emit_page(call, listed, JOB_COLUMNS, none=_NO_JOB)
 
 
 @command(app, "show")

@@ -13,7 +13,7 @@ import typer
 from paceline.errors import FieldProblem, InvalidInput
 from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.options import argument, flag, option
-from paceline.shells.cli.output import Columns, TextNote, emit, emit_page, print_note
+from paceline.shells.cli.output import Columns, TextNote, emit, emit_list, print_note
 from paceline.shells.cli.text.columns import ident, when, word, words
 from paceline.steps.jobs import accounts
 from paceline.steps.views.account_report import AccountView, AddedKeyView, KeyView, added_key_view, key_view
@@ -95,7 +95,7 @@ def list_keys(
 ) -> None:
     """List keys by their last four characters, with the state of each."""
     views = call.answer(lambda at: _list(at, account), lambda remote: _list_over_rest(remote, account))
-    emit_page(call, views, KEY_COLUMNS, none="There is no key yet. Add one: paceline key add ACCOUNT")
+    emit_list(call, views, KEY_COLUMNS, none="There is no key yet. Add one: paceline key add ACCOUNT")
 
 
 @command(

@@ -18,6 +18,7 @@ from paceline.steps.jobs import submit
 from paceline.steps.views.job_report import BudgetView
 
 if TYPE_CHECKING:
+    from paceline.shells.api.documents import JobAccepted
     from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
@@ -34,16 +35,6 @@ class JobPrice(msgspec.Struct, frozen=True):
     resets_at: str
     types: list[KindPrice] = []
     user: str = ""
-
-
-class Submitted(msgspec.Struct, frozen=True):
-    """A job that was accepted. ``again``: it was submitted before, with the same key."""
-
-    job: str
-    cost: int
-    credits_left: int
-    measurements: int
-    again: bool
 
 
 class KindPrice(msgspec.Struct, frozen=True):
@@ -97,7 +88,9 @@ def quote_over_rest(remote: Remote, user: str | None, body: bytes) -> tuple[JobP
     return msgspec.structs.replace(answered.view, types=kinds, user=owner), budget.limit
 
 
-def submit_on_store(system: System, user: str | None, body: bytes, *, idempotency_key: str | None) -> Submitted:
+def submit_on_store(system: System, user: str | None, body: bytes, *, idempotency_key: str | None) -> JobAccepted:
+    from paceline.shells.api.documents import JobAccepted
+
     done = submit.submit_job(
         system.store,
         owner_id(system, user),
@@ -106,12 +99,14 @@ def submit_on_store(system: System, user: str | None, body: bytes, *, idempotenc
         idempotency_key=idempotency_key,
         now_ms=system.clock.now_ms(),
     )
-    return Submitted(done.job.id, done.job.reserved, done.budget.left, done.job.measurements, done.again)
+    return JobAccepted(done.job.id, done.job.reserved, done.budget.left, done.job.measurements, done.again)
 
 
-def submit_over_rest(remote: Remote, user: str | None, body: bytes, *, idempotency_key: str | None) -> Submitted:
+def submit_over_rest(remote: Remote, user: str | None, body: bytes, *, idempotency_key: str | None) -> JobAccepted:
+    from paceline.shells.api.documents import JobAccepted
+
     query, headers = {"user": remote.owner(user)}, {"Idempotency-Key": idempotency_key}
-    return remote.ask("POST", JOBS_PATH, Submitted, body=body, query=query, headers=headers).view
+    return remote.ask("POST", JOBS_PATH, JobAccepted, body=body, query=query, headers=headers).view
 
 
 def emit_quote(call: CliCall, quoted: tuple[JobPrice, int]) -> None:
@@ -128,7 +123,7 @@ def emit_quote(call: CliCall, quoted: tuple[JobPrice, int]) -> None:
     emit(call, quote, TextTable(["TYPE", "DEFINITIONS", "RESULTS", "CREDITS"], rows), "", TextFields(fields))
 
 
-def emit_submitted(call: CliCall, done: Submitted) -> None:
+def emit_submitted(call: CliCall, done: JobAccepted) -> None:
     told = f"{done.measurements} measurements, {done.cost} credits reserved, {done.credits_left} left today"
     note = TextNote("It was submitted before with this idempotency key; nothing was added.") if done.again else None
     emit(call, done, note, f"{done.job} submitted: {told}.")

@@ -19,7 +19,7 @@ from paceline.shells.cli.files import draft_of
 from paceline.shells.cli.monitors.commands import IdArgument
 from paceline.shells.cli.monitors.import_file import app
 from paceline.shells.cli.monitors.over_rest import MONITOR_PATH, MONITORS_PATH
-from paceline.shells.cli.options import PAGE_MAX, UserOption, argument, flag, option
+from paceline.shells.cli.options import UserOption, argument, flag, option
 from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, TextFields, TextNote, TextTime, emit, print_note
 from paceline.steps.monitors.run_now import TIMES_DEFAULT, TIMES_MAX, RunNowView, UpcomingView, run_now, upcoming
 from paceline.steps.views import report
@@ -121,14 +121,9 @@ def _definitions(system: System, owner: str) -> Iterator[dict[str, Any]]:
 
 def _definitions_over_rest(remote: Remote, owner: str) -> Iterator[dict[str, Any]]:
     """Yields the definitions alone, without schedule and health."""
-    cursor: str | None = None
-    while True:
-        views, cursor = remote.page(MONITORS_PATH, MonitorView, limit=PAGE_MAX, cursor=cursor, user=owner)
-        for view in views:
-            shown = msgspec.to_builtins(view)
-            yield {"id": view.id} | {name: shown[name] for name in MonitorSpec.__struct_fields__ if name in shown}
-        if cursor is None:
-            return
+    for view in remote.walk(MONITORS_PATH, MonitorView, user=owner):
+        shown = msgspec.to_builtins(view)
+        yield {"id": view.id} | {name: shown[name] for name in MonitorSpec.__struct_fields__ if name in shown}
 
 
 @contextmanager

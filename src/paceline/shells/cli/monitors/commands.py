@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,10 +22,9 @@ from paceline.shells.cli.monitors.lists import ListOptions, again, list_on_store
 from paceline.shells.cli.monitors.over_rest import MONITOR_PATH, set_over_rest
 from paceline.shells.cli.monitors.uptime_text import uptime_fields
 from paceline.shells.cli.options import (
-    PAGE_MAX,
-    CursorOption,
+    LONGEST_PAGE,
     DefinitionOption,
-    LimitOption,
+    PageOptions,
     ReplaceOption,
     UserOption,
     argument,
@@ -50,7 +49,7 @@ app = typer.Typer(name="monitor", help="Set, pause, watch and remove monitors.")
 RUNS_SHOWN = 10
 _RUNS_PATH = f"{MONITOR_PATH}/runs"
 _NO_RUN = "There is no run yet. Check now: paceline monitor run ID"
-Shown = tuple[MonitorView, list[RunView], UptimeView]
+Shown = tuple[MonitorView, Sequence[RunView], UptimeView]
 """A monitor, its latest runs, and its uptime."""
 IdArgument = Annotated[str, argument("ID", "The monitor's id.")]
 
@@ -96,21 +95,18 @@ def list_monitors(
     *,
     user: UserOption = None,
     filters: ListOptions,
-    limit: LimitOption = PAGE_MAX,
-    cursor: CursorOption = None,
+    page: PageOptions = LONGEST_PAGE,
 ) -> None:
     """List monitors with health and next due time, of a user or of all users."""
     if filters.all_users and user is not None:
         raise InvalidInput("Give either --user or --all-users.")
-    owner, views, following = call.answer(
-        lambda at: list_on_store(at, None if filters.all_users else owner_id(at, user), filters, cursor, limit),
-        lambda remote: list_over_rest(
-            remote, None if filters.all_users else remote.owner(user), filters, cursor, limit
-        ),
+    owner, listed = call.answer(
+        lambda at: list_on_store(at, None if filters.all_users else owner_id(at, user), filters, page),
+        lambda remote: list_over_rest(remote, None if filters.all_users else remote.owner(user), filters, page),
     )
     more = f"There are more: paceline monitor list {again(owner, filters)}"
     columns = {"USER": ident("user"), **MONITOR_COLUMNS} if owner is None else MONITOR_COLUMNS
-    emit_page(call, views, columns, next_cursor=following, more=more, none=_none_text(owner, filters))
+    emit_page(call, listed, columns, more=more, none=_none_text(owner, filters))
 
 
 @command(app, "show")
@@ -148,17 +144,14 @@ def list_runs(
     monitor_id: IdArgument,
     *,
     user: UserOption = None,
-    limit: LimitOption = 100,
-    cursor: CursorOption = None,
+    page: PageOptions,
 ) -> None:
     """List a monitor's runs, newest first."""
-    views, following = call.answer(
-        lambda at: list_monitor_runs(at, _find(at, user, monitor_id), cursor=cursor, limit=limit),
-        lambda remote: remote.page(
-            _RUNS_PATH, RunView, limit=limit, cursor=cursor, user=remote.owner(user), id=monitor_id
-        ),
+    listed = call.answer(
+        lambda at: list_monitor_runs(at, _find(at, user, monitor_id), page),
+        lambda remote: remote.page(_RUNS_PATH, RunView, page, user=remote.owner(user), id=monitor_id),
     )
-    emit_page(call, views, RUN_COLUMNS, next_cursor=following, more="There may be more:", none=_NO_RUN)
+    emit_page(call, listed, RUN_COLUMNS, more="There may be more:", none=_NO_RUN)
 
 
 @command(app, "resume", help_text="Resume a paused monitor, at once.", paused=False)
@@ -203,7 +196,7 @@ def _show(system: System, user: str | None, monitor_id: str) -> Shown:
 def _show_over_rest(remote: Remote, user: str | None, monitor_id: str) -> Shown:
     names: dict[str, Any] = {"user": remote.owner(user), "id": monitor_id}
     view = remote.get(MONITOR_PATH, MonitorView, **names)
-    runs = remote.page(_RUNS_PATH, RunView, limit=RUNS_SHOWN, cursor=None, **names)[0]
+    runs = remote.page(_RUNS_PATH, RunView, PageOptions(RUNS_SHOWN), **names).items
     return view, runs, remote.get(f"{MONITOR_PATH}/uptime", UptimeView, **names)
 
 

@@ -14,7 +14,7 @@ from paceline.core.parsing import decode
 from paceline.errors import FieldProblem, InvalidInput, MalformedBody, PacelineError
 from paceline.shells.cli.call import CliCall, command, owner_id
 from paceline.shells.cli.files import open_input
-from paceline.shells.cli.imports import BulkAnswer, Tally, emit_tally, import_items
+from paceline.shells.cli.imports import Tally, alone, emit_tally, import_items
 from paceline.shells.cli.monitors.commands import app
 from paceline.shells.cli.monitors.items import Broken, Item, read_items
 from paceline.shells.cli.options import UserOption, argument
@@ -78,14 +78,13 @@ def _put(system: System, owner: str, page: Sequence[Item | Broken], tally: Tally
     puts = [put for _, put in parsed]
     results = define.put_many_monitors(system.store, puts, page=COMMIT, **limits, now_ms=system.clock.now_ms())
     for (line, put), result in zip(parsed, results, strict=True):
-        if refused := define.put_error(result, put, **limits):
-            tally.refuse(line, put.id, refused)
-        else:
-            tally.counts[result.disposition] += 1
+        tally.add_result(line, put.id, result.disposition, define.put_error(result, put, **limits))
 
 
 def _put_over_rest(remote: Remote, owner: str, page: Sequence[Item | Broken], tally: Tally) -> None:
     """Puts a page over REST. Items without an id, or that are no JSON object, are refused here: they cannot be sent."""
+    from paceline.shells.api.documents import BulkAnswer
+
     sent: list[_Sent] = []
     for item in page:
         monitor_id = None
@@ -103,10 +102,7 @@ def _put_over_rest(remote: Remote, owner: str, page: Sequence[Item | Broken], ta
         items = [msgspec.Raw(one.document) for one in chunk]
         answer = remote.ask("PUT", "/v1/users/{user}/monitors", BulkAnswer, body={"items": items}, user=owner).view
         for index, (one, result) in enumerate(zip(chunk, answer.items, strict=True)):
-            if result.error is not None:
-                tally.refuse(one.line, one.id, result.error.alone(f"/items/{index}"))
-            else:
-                tally.counts[result.disposition] += 1
+            tally.add_result(one.line, one.id, result.disposition, alone(index, result.error))
 
 
 class _Sent(NamedTuple):

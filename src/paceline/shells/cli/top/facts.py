@@ -10,7 +10,9 @@ import msgspec
 
 from paceline.core.monitors.lists.query import START, parse_query
 from paceline.ports import Store
+from paceline.shells.cli.options import PageOptions
 from paceline.shells.cli.output import RemoteError
+from paceline.shells.lists import ListPage
 from paceline.steps.ahead.facts import Places
 from paceline.steps.ahead.report import AheadView, ahead
 from paceline.steps.monitors.find import find_monitors
@@ -54,12 +56,12 @@ class TopFacts(msgspec.Struct, frozen=True):
     wrong: list[Wrong]
     more_wrong: bool
     """True if more monitors fail or are late than were read."""
-    jobs: list[JobSummary]
+    jobs: Sequence[JobSummary]
     next_hour: NextHour
     status: ServiceStatus | None = None
-    providers: list[ProviderView] = []
+    providers: Sequence[ProviderView] = []
     more_providers: bool = False
-    days: list[RunningDay] = []
+    days: Sequence[RunningDay] = []
     accounts: list[AccountView] = []
 
 
@@ -142,11 +144,11 @@ class RemoteFacts:
         self._remote = remote
         self._is_admin = True
         self._wrong = CachedRead(self._read_wrong)
-        self._jobs = CachedRead(lambda: self._page("/v1/jobs", JobSummary, JOBS_LOOKED_AT)[0])
+        self._jobs = CachedRead(lambda: self._page("/v1/jobs", JobSummary, JOBS_LOOKED_AT).items)
         self._ahead = CachedRead(lambda: _next_hour(remote.get("/v1/ahead", AheadView, query={"hours": 1})))
         self._status = CachedRead(lambda: remote.get("/v1/status", ServiceStatus))
         self._providers = CachedRead(lambda: self._page("/v1/providers", ProviderView, PROVIDERS_LOOKED_AT))
-        self._days = CachedRead(lambda: self._page("/v1/days", RunningDay, DAYS_SHOWN)[0])
+        self._days = CachedRead(lambda: self._page("/v1/days", RunningDay, DAYS_SHOWN).items)
         self._accounts = CachedRead(lambda: remote.every("/v1/accounts", AccountView))
 
     def read(self) -> TopFacts:
@@ -160,25 +162,25 @@ class RemoteFacts:
         (wrong, more), jobs, following_hour = self._wrong.get(), self._jobs.get(), self._ahead.get()
         if not self._is_admin:
             return TopFacts(wrong, more, jobs, following_hour)
-        providers, following = self._providers.get()
+        providers = self._providers.get()
         accounts, days = self._accounts.get(), self._days.get()
         found = wrong, more, jobs, following_hour, self._status.get()
-        return TopFacts(*found, providers, following is not None, days, accounts)
+        return TopFacts(*found, providers.items, providers.next_cursor is not None, days, accounts)
 
-    def _page(self, path: str, type_: type[T], limit: int, **query: str) -> tuple[list[T], str | None]:
-        return self._remote.page(path, type_, limit=limit, cursor=None, query=query)
+    def _page(self, path: str, type_: type[T], limit: int, **query: str) -> ListPage[T]:
+        return self._remote.page(path, type_, PageOptions(limit), query=query)
 
     def _read_wrong(self) -> tuple[list[Wrong], bool]:
         path = "/v1/monitors" if self._is_admin else "/v1/users/me/monitors"
         pages = [self._page(path, MonitorView, MONITORS_SHOWN, health=health) for health in ("failing", "late")]
-        found = [view for views, _ in pages for view in views][:MONITORS_SHOWN]
+        found = [view for one in pages for view in one.items][:MONITORS_SHOWN]
         wrong = [Wrong(one, _reason(self._runs(one))) for one in found]
-        return wrong, any(following is not None for _, following in pages)
+        return wrong, any(one.next_cursor is not None for one in pages)
 
     def _runs(self, view: MonitorView) -> Sequence[RunView]:
         names: dict[str, Any] = {"user": view.user, "id": view.id}
         path = "/v1/users/{user}/monitors/{id}/runs"
-        return self._remote.page(path, RunView, limit=5, cursor=None, **names)[0]
+        return self._remote.page(path, RunView, PageOptions(5), **names).items
 
 
 def _next_hour(view: AheadView) -> NextHour:
