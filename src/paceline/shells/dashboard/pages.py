@@ -48,9 +48,9 @@ def dashboard_routes() -> tuple[Route, ...]:
 class PageEndpoint(Endpoint):
     """Endpoint of pages: leads users who are not signed in to the form, and shows problems as pages."""
 
-    async def _problem(self, error: PacelineError, scope: Scope) -> ApiAnswer:
+    def problem(self, error: PacelineError, scope: Scope) -> ApiAnswer:
         if is_part(dict(scope["headers"])):
-            return await super()._problem(error, scope)
+            return super().problem(error, scope)
         if isinstance(error, Unauthenticated):
             query = scope["query_string"].decode("latin-1")
             wanted = scope["path"] + (f"?{query}" if query else "")

@@ -15,6 +15,7 @@ from paceline.core.users import TokenUser
 from paceline.shells.api.http.answers import ApiAnswer, empty_answer, text_answer
 from paceline.shells.api.http.auth import OWN_PAGE
 from paceline.shells.api.http.context import ApiCall
+from paceline.shells.api.http.route import Access, Route, RouteGroup
 from paceline.shells.dashboard import files, pictures, words
 from paceline.shells.dashboard.menu import MENU, menu_marks
 
@@ -76,6 +77,16 @@ CHIPS: Mapping[str, Chip] = {
     "admin": Chip("go", "n-user", "Admin"),
     "user": Chip("", "n-user", "User"),
 }
+
+
+class PageGroup(RouteGroup):
+    """Routes of pages."""
+
+    def page(
+        self, path: str, *query: str, access: Access = "user", answers: Mapping[int, str | None] | None = None
+    ) -> Route:
+        """Declares a page: a cookie says who is signed in, and problems are shown as pages."""
+        return Route(self, "GET", path, answers or {200: "text/html"}, access=access, page=True, query=query)
 
 
 class PagePlace(NamedTuple):

@@ -8,13 +8,12 @@ from paceline.core.instants import to_datetime, to_text
 from paceline.core.jobs.meters import DAY_MS
 from paceline.shells.api.http.answers import ApiAnswer
 from paceline.shells.api.http.context import ApiCall
-from paceline.shells.api.http.route import Route, RouteGroup
 from paceline.shells.dashboard import pictures
 from paceline.shells.dashboard.asking import Api
-from paceline.shells.dashboard.rendering import PagePlace, page
+from paceline.shells.dashboard.rendering import PageGroup, PagePlace, page
 from paceline.shells.dashboard.words import count, moment
 
-PAGES = RouteGroup("Dashboard")
+PAGES = PageGroup("Dashboard")
 DAYS_TOLD = 3_650
 """A balance that lasts longer gets no forecast."""
 TOLD_MS = 600_000
@@ -24,7 +23,7 @@ SENDS = ("ready", "full", "closed")
 """States of accounts whose limits count, because they send now or will."""
 
 
-@Route(PAGES, "GET", "/ui/accounts", {200: "text/html"}, access="admin", page=True)
+@PAGES.page("/ui/accounts", access="admin")
 async def list_accounts(call: ApiCall) -> ApiAnswer:
     """Shows accounts with their meters, how long their balances last, and the keys."""
     api = Api(call)

@@ -6,19 +6,18 @@ from typing import Any
 
 from paceline.shells.api.http.answers import ApiAnswer
 from paceline.shells.api.http.context import ApiCall
-from paceline.shells.api.http.route import Route, RouteGroup
 from paceline.shells.dashboard.asking import Api, together
-from paceline.shells.dashboard.rendering import PagePlace, page
+from paceline.shells.dashboard.rendering import PageGroup, PagePlace, page
 from paceline.shells.dashboard.views.finding import asked_of, named_day, with_share
 
-PAGES = RouteGroup("Dashboard")
+PAGES = PageGroup("Dashboard")
 ROWS = 50
 BATCHES = 100
 RUNNING_MAX = 1_000
 DAYS_SHOWN = 3
 
 
-@Route(PAGES, "GET", "/ui/batches", {200: "text/html"}, access="admin", page=True, query=("cursor",))
+@PAGES.page("/ui/batches", "cursor", access="admin")
 async def list_batches(call: ApiCall) -> ApiAnswer:
     """Shows batches, the progress of their running days, and their newest days."""
     api, asked = Api(call), asked_of(call, "cursor")
@@ -38,15 +37,7 @@ async def list_batches(call: ApiCall) -> ApiAnswer:
     )
 
 
-@Route(
-    PAGES,
-    "GET",
-    "/ui/dead",
-    {200: "text/html"},
-    access="admin",
-    page=True,
-    query=("provider", "batch", "date", "cursor"),
-)
+@PAGES.page("/ui/dead", "provider", "batch", "date", "cursor", access="admin")
 async def list_dead(call: ApiCall) -> ApiAnswer:
     """Shows dead letters: calls that were given up and wait for a person."""
     api, asked = Api(call), asked_of(call, "provider", "batch", "date", "cursor")

@@ -9,14 +9,13 @@ from paceline.core.batches.progress import day_progress
 from paceline.core.instants import to_datetime, to_text
 from paceline.shells.api.http.answers import ApiAnswer
 from paceline.shells.api.http.context import ApiCall
-from paceline.shells.api.http.route import Route, RouteGroup
 from paceline.shells.dashboard import pictures
 from paceline.shells.dashboard.asking import Api, together
-from paceline.shells.dashboard.rendering import PagePlace, page
+from paceline.shells.dashboard.rendering import PageGroup, PagePlace, page
 from paceline.shells.dashboard.views.finding import asked_of, named_day
 from paceline.shells.dashboard.words import count, milliseconds, moment
 
-PAGES = RouteGroup("Dashboard")
+PAGES = PageGroup("Dashboard")
 ROWS = 50
 CHART_HEIGHT = 140
 DAYS_LOOKED_AT = 100
@@ -26,15 +25,7 @@ STATES = ("failed", "unknown", "retry", "out", "waiting", "aside", "done", "skip
 LEFT = ("waiting", "out", "retry", "aside")
 
 
-@Route(
-    PAGES,
-    "GET",
-    "/ui/batches/{batch}/{date}",
-    {200: "text/html"},
-    access="admin",
-    page=True,
-    query=("state", "provider", "cursor"),
-)
+@PAGES.page("/ui/batches/{batch}/{date}", "state", "provider", "cursor", access="admin")
 async def show_day(call: ApiCall) -> ApiAnswer:
     """Shows one day of a batch: how even it is, its progress, when it ends, and its runs."""
     api, names = Api(call), {"batch": call.params["batch"], "date": call.params["date"]}

@@ -7,14 +7,13 @@ from urllib.parse import quote
 
 from paceline.shells.api.http.answers import ApiAnswer
 from paceline.shells.api.http.context import ApiCall
-from paceline.shells.api.http.route import Route, RouteGroup
 from paceline.shells.dashboard import result_figures
 from paceline.shells.dashboard.asking import Api, together
-from paceline.shells.dashboard.rendering import PagePlace, page
+from paceline.shells.dashboard.rendering import PageGroup, PagePlace, page
 from paceline.shells.dashboard.views.finding import asked_of, whose_of
 from paceline.shells.dashboard.words import count, number
 
-PAGES = RouteGroup("Dashboard")
+PAGES = PageGroup("Dashboard")
 ROWS = 50
 STATES = ("failed", "unknown", "parked", "sending", "ongoing", "queued", "done", "cancelled")
 """States in the order of the page: those that need attention come first."""
@@ -23,7 +22,7 @@ RESULTS_S_MAX = 20.0
 """Longest time to read results for the pictures: RIPE is asked for one measurement after the other."""
 
 
-@Route(PAGES, "GET", "/ui/jobs", {200: "text/html"}, page=True, query=("whose", "cursor"))
+@PAGES.page("/ui/jobs", "whose", "cursor")
 async def list_jobs(call: ApiCall) -> ApiAnswer:
     """Shows jobs, newest first, and what is left of the day's credits."""
     api, asked, whose = Api(call), asked_of(call, "whose", "cursor"), whose_of(call)
@@ -44,7 +43,7 @@ async def list_jobs(call: ApiCall) -> ApiAnswer:
     )
 
 
-@Route(PAGES, "GET", "/ui/jobs/{job}", {200: "text/html"}, page=True, query=("state", "from"))
+@PAGES.page("/ui/jobs/{job}", "state", "from")
 async def show_job(call: ApiCall) -> ApiAnswer:
     """Shows one job: progress, place in the queue, cost, results, and its measurements with account and reason."""
     api, asked = Api(call), asked_of(call, "state", "from")
@@ -72,7 +71,7 @@ async def show_job(call: ApiCall) -> ApiAnswer:
     )
 
 
-@Route(PAGES, "GET", "/ui/jobs/{job}/results", {200: "text/html"}, page=True)
+@PAGES.page("/ui/jobs/{job}/results")
 async def show_results(call: ApiCall) -> ApiAnswer:
     """Shows the latencies of a job's results as small pictures.
 

@@ -6,22 +6,21 @@ from typing import Any
 
 from paceline.shells.api.http.answers import ApiAnswer
 from paceline.shells.api.http.context import ApiCall
-from paceline.shells.api.http.route import Route, RouteGroup
 from paceline.shells.dashboard.asking import Api, together
 from paceline.shells.dashboard.pictures import ahead_chart
-from paceline.shells.dashboard.rendering import PagePlace, page
+from paceline.shells.dashboard.rendering import PageGroup, PagePlace, page
 from paceline.shells.dashboard.views.accounts import meter_total, pool_forecast
 from paceline.shells.dashboard.views.finding import attention_monitors, whose_of, with_share
 from paceline.shells.dashboard.words import count, joined, number, sentence
 
-PAGES = RouteGroup("Dashboard")
+PAGES = PageGroup("Dashboard")
 JOBS_SHOWN = 5
 DAYS_SHOWN = 20
 DEAD_LOOKED_AT = 500
 PROVIDERS_LOOKED_AT = 1_000
 
 
-@Route(PAGES, "GET", "/", {200: "text/html"}, page=True, query=("whose",))
+@PAGES.page("/", "whose")
 async def show_overview(call: ApiCall) -> ApiAnswer:
     """Shows whether all is well, what is wrong and why, and how the work goes on."""
     api = Api(call)

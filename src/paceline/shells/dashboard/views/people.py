@@ -6,16 +6,15 @@ from typing import Any
 
 from paceline.shells.api.http.answers import ApiAnswer
 from paceline.shells.api.http.context import ApiCall
-from paceline.shells.api.http.route import Route, RouteGroup
 from paceline.shells.dashboard.asking import Api, together
-from paceline.shells.dashboard.rendering import PagePlace, page
+from paceline.shells.dashboard.rendering import PageGroup, PagePlace, page
 from paceline.shells.dashboard.views.finding import asked_of
 
-PAGES = RouteGroup("Dashboard")
+PAGES = PageGroup("Dashboard")
 ROWS = 50
 
 
-@Route(PAGES, "GET", "/ui/users", {200: "text/html"}, page=True, query=("user", "cursor"))
+@PAGES.page("/ui/users", "user", "cursor")
 async def list_users(call: ApiCall) -> ApiAnswer:
     """Shows users, for admins, and the tokens of the signed-in user or of the one asked for."""
     api, asked = Api(call), asked_of(call, "user", "cursor")
@@ -38,7 +37,7 @@ async def list_users(call: ApiCall) -> ApiAnswer:
     )
 
 
-@Route(PAGES, "GET", "/ui/channels", {200: "text/html"}, page=True, query=("user", "cursor"))
+@PAGES.page("/ui/channels", "user", "cursor")
 async def list_channels(call: ApiCall) -> ApiAnswer:
     """Shows channels, silences in force and alerts, of the signed-in user or of the one asked for."""
     api, asked = Api(call), asked_of(call, "user", "cursor")

@@ -6,15 +6,14 @@ from typing import Any
 
 from paceline.shells.api.http.answers import ApiAnswer
 from paceline.shells.api.http.context import ApiCall
-from paceline.shells.api.http.route import Route, RouteGroup
 from paceline.shells.dashboard import pictures
 from paceline.shells.dashboard.asking import Api, Query, together
-from paceline.shells.dashboard.rendering import PagePlace, page
+from paceline.shells.dashboard.rendering import PageGroup, PagePlace, page
 from paceline.shells.dashboard.views.finding import asked_of
 from paceline.shells.dashboard.views.latencies import latency_chart
 from paceline.shells.dashboard.words import count, joined, sentence
 
-PAGES = RouteGroup("Dashboard")
+PAGES = PageGroup("Dashboard")
 ROWS = 50
 DAYS_LOOKED_AT = 10
 CALLS_LOOKED_AT = 200
@@ -29,7 +28,7 @@ _ORDERS = {
 }
 
 
-@Route(PAGES, "GET", "/ui/providers", {200: "text/html"}, access="admin", page=True, query=("cursor", "id"))
+@PAGES.page("/ui/providers", "cursor", "id", access="admin")
 async def list_providers(call: ApiCall) -> ApiAnswer:
     """Shows providers: state, breaker, rate, queue, order and latency.
 

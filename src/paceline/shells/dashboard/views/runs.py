@@ -10,12 +10,11 @@ from paceline.core.ids import parse_call_run_id, parse_run_id
 from paceline.core.instants import to_datetime
 from paceline.shells.api.http.answers import ApiAnswer
 from paceline.shells.api.http.context import ApiCall
-from paceline.shells.api.http.route import Route, RouteGroup
 from paceline.shells.dashboard.asking import Api
-from paceline.shells.dashboard.rendering import PagePlace, page
+from paceline.shells.dashboard.rendering import PageGroup, PagePlace, page
 from paceline.shells.dashboard.words import moment
 
-PAGES = RouteGroup("Dashboard")
+PAGES = PageGroup("Dashboard")
 ENDED = ("ok", "done", "failed", "unknown", "dead", "skipped", "cancelled")
 _CHIPS = {"ok": "good", "planned": "waiting"}
 TITLES = {
@@ -35,7 +34,7 @@ TITLES = {
 }
 
 
-@Route(PAGES, "GET", "/ui/runs/{run}/why", {200: "text/html"}, page=True)
+@PAGES.page("/ui/runs/{run}/why")
 async def show_why(call: ApiCall) -> ApiAnswer:
     """Shows one run, firing or measurement, with its chain of reasons and when it starts."""
     api, name = Api(call), call.params["run"]
