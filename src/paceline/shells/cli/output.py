@@ -13,7 +13,16 @@ import msgspec
 from paceline.core.instants import to_text
 from paceline.errors import OverDailyCredits, PacelineError
 from paceline.shells.cli.text.columns import Cell, Column, Heading, heading_of
-from paceline.shells.cli.text.form import Form, Piece, draw_fields, draw_paragraph, draw_table, form_of, printable
+from paceline.shells.cli.text.form import (
+    Drawn,
+    Form,
+    Piece,
+    draw_fields,
+    draw_paragraph,
+    draw_table,
+    form_of,
+    printable,
+)
 from paceline.shells.cli.text.times import long_time
 from paceline.shells.lists import ListPage
 
@@ -76,6 +85,10 @@ Columns = Mapping[str, Cell | Column]
 class TextTable(NamedTuple):
     columns: Sequence[str | Heading]
     rows: Iterable[Sequence[Any]]
+
+    def draw(self, form: Form, styles: Mapping[str, str]) -> Drawn:
+        """Returns the table as lines. ``styles`` are those of cells with this text."""
+        return draw_table(form, [heading_of(one, n) for n, one in enumerate(self.columns)], self.rows, styles)
 
 
 class TextFields(NamedTuple):
@@ -206,8 +219,7 @@ def print_note(text: str) -> None:
 
 def _print_table(form: Form, shown: TextTable) -> None:
     """Prints the table, and a note about columns that did not fit."""
-    headings = [heading_of(one, n) for n, one in enumerate(shown.columns)]
-    drawn = draw_table(form, headings, shown.rows, _STYLES)
+    drawn = shown.draw(form, _STYLES)
     if sys.stdout.isatty():
         _print_coloured(drawn.lines)
     else:
