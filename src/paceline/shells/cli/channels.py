@@ -102,10 +102,8 @@ def send_test(call: CliCall, channel: ChannelArgument, *, user: UserOption = Non
     """Send a test message through a channel and say whether it was accepted; exits with 1 if not."""
     view = call.answer(
         lambda at: _test(at, owner_id(at, user), channel),
-        lambda remote: (
-            remote.ask(
-                "POST", f"{_CHANNEL}/test", TrialView, wait_s=TEST_S, user=remote.owner(user), channel=channel
-            ).view
+        lambda remote: remote.ask(
+            "POST", f"{_CHANNEL}/test", TrialView, wait_s=TEST_S, user=remote.owner(user), channel=channel
         ),
     )
     emit(
@@ -141,8 +139,8 @@ def add_silence(
     body = TagSilenceBody(tag, lasting, reason)
     view = call.answer(
         lambda at: silence_now(at, user, lambda now_ms: tag_silence(body, now_ms=now_ms)),
-        lambda remote: (
-            remote.ask("POST", _SILENCES, SilenceView, body=msgspec.to_builtins(body), user=remote.owner(user)).view
+        lambda remote: remote.ask(
+            "POST", _SILENCES, SilenceView, body=msgspec.to_builtins(body), user=remote.owner(user)
         ),
     )
     emit_silence(call, view)
@@ -211,7 +209,7 @@ def _put_over_rest(remote: Remote, owner: str, channel: str, options: ChannelOpt
     names: dict[str, Any] = {"user": owner, "channel": channel}
     there = remote.find(_CHANNEL, ChannelView, **names)
     body = _body(there.view if there else None, options)
-    return remote.ask("PUT", _CHANNEL, ChannelView, body=msgspec.to_builtins(body), **names).view
+    return remote.ask("PUT", _CHANNEL, ChannelView, body=msgspec.to_builtins(body), **names)
 
 
 def _body(there: ChannelView | None, options: ChannelOptions) -> ChannelBody:

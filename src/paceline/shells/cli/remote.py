@@ -54,18 +54,22 @@ class Remote:
         return self.get("/v1/users/{user}", UserView, user=user or os.environ.get("PACELINE_USER") or "me").id
 
     def get(self, path: str, type_: type[T], *, query: Query | None = None, **names: Any) -> T:
-        return self.ask("GET", path, type_, query=query, **names).view
+        return self.ask("GET", path, type_, query=query, **names)
 
     def find(self, path: str, type_: type[T], **names: Any) -> RemoteAnswer[T] | None:
         """Returns the answer, or None if there is no such thing."""
         try:
-            return self.ask("GET", path, type_, **names)
+            return self.exchange("GET", path, type_, **names)
         except RemoteError as error:
             if error.code != "not_found":
                 raise
             return None
 
-    def ask(
+    def ask(self, method: str, path: str, type_: type[T], **more: Any) -> T:
+        """Sends a request and returns the view in its answer. ``more``: arguments of ``exchange``."""
+        return self.exchange(method, path, type_, **more).view
+
+    def exchange(
         self,
         method: str,
         path: str,
@@ -77,7 +81,7 @@ class Remote:
         wait_s: float = 0,
         **names: Any,
     ) -> RemoteAnswer[T]:
-        """Sends a request and returns the answer as a view.
+        """Sends a request and returns its answer.
 
         Bytes as ``body`` are sent as they are; anything else as JSON.
         """
@@ -133,7 +137,7 @@ class Remote:
             there = self.find(path, type_, **names)
             body = make(there.view if there else None)
             guard = {"If-Match": there.etag} if there else {"If-None-Match": "*"}
-            put = self.ask("PUT", path, type_, body=body, headers=guard, **names)
+            put = self.exchange("PUT", path, type_, body=body, headers=guard, **names)
             if there is None:
                 return "created", put.view
             return "unchanged" if there.etag == put.etag else "replaced", put.view

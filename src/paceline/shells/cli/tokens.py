@@ -97,7 +97,7 @@ def _add(system: System, user: str | None, wanted: dict[str, Any]) -> dict[str, 
 def _add_over_rest(remote: Remote, user: str | None, wanted: dict[str, Any]) -> dict[str, Any]:
     owner = remote.owner(user)
     body = {name: value for name, value in wanted.items() if value}
-    return {"user": owner, **remote.ask("POST", _TOKENS, dict[str, Any], body=body, user=owner).view}
+    return {"user": owner, **remote.ask("POST", _TOKENS, dict[str, Any], body=body, user=owner)}
 
 
 def _revoke_over_rest(remote: Remote, token_id: str, user: str | None) -> str:

@@ -52,7 +52,7 @@ def add(
     body = {"id": name, "role": role, "daily_credits": allowed}
     made = call.answer_on_own(
         lambda at: _add(at, name, role=role, daily_credits=allowed),
-        lambda remote: remote.ask("POST", "/v1/users", dict[str, str], body=body).view,
+        lambda remote: remote.ask("POST", "/v1/users", dict[str, str], body=body),
     )
     note = TextNote(f"Added {role} {made['user']}. The token is shown only now; keep it:")
     emit(call, made, note, made["token"])
@@ -129,7 +129,7 @@ def _edit(call: CliCall, name: str, edit: UserEdit, told: str) -> None:
     changes = {field: value for field, value in msgspec.structs.asdict(edit).items() if value is not None}
     view = call.answer(
         lambda at: report.user_view(access.edit_user(at.store, name, edit, now_ms=at.clock.now_ms())),
-        lambda remote: remote.ask("PATCH", _USER, UserView, body=changes, user=name).view,
+        lambda remote: remote.ask("PATCH", _USER, UserView, body=changes, user=name),
     )
     emit(call, view, told)
 

@@ -175,14 +175,14 @@ class RestSide:
     def _put_one(self, name: Name, document: Document) -> str:
         path, names = _path(name)
         there = self._remote.find(path, Document, **names)
-        put = self._remote.ask("PUT", path, Document, body=document, **names)
+        put = self._remote.exchange("PUT", path, Document, body=document, **names)
         if there is None:
             return "created"
         return "unchanged" if there.view.get("updated_at") == put.view.get("updated_at") else "replaced"
 
     def _bulk(self, puts: Sequence[tuple[Name, Document]]) -> list[SideResult]:
         items = [{"id": name.id, **document} for name, document in puts]
-        answer = self._remote.ask("PUT", LISTS["monitor"], BulkAnswer, body={"items": items}, user=puts[0][0].user).view
+        answer = self._remote.ask("PUT", LISTS["monitor"], BulkAnswer, body={"items": items}, user=puts[0][0].user)
         return [
             SideResult(one.disposition)
             if (error := alone(index, one.error)) is None

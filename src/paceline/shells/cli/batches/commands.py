@@ -147,7 +147,7 @@ def set_paused(call: CliCall, batch_id: IdArgument, *, paused: bool) -> None:
         return _view(batches.set_batch_paused(system.store, batch_id, paused=paused, now_ms=now_ms), now_ms=now_ms)
 
     path = f"{BATCH_PATH}/{'pause' if paused else 'resume'}"
-    view = call.answer(on_store, lambda remote: remote.ask("POST", path, BatchView, batch=batch_id).view)
+    view = call.answer(on_store, lambda remote: remote.ask("POST", path, BatchView, batch=batch_id))
     _emit_one(call, view, done="paused" if paused else "resumed")
 
 
@@ -156,7 +156,7 @@ def remove(call: CliCall, batch_id: IdArgument) -> None:
     """Delete a batch with its records and runs. No further run starts; calls in flight finish first."""
 
     def over_rest(remote: Remote) -> BatchView | None:
-        return remote.ask("DELETE", BATCH_PATH, BatchView, batch=batch_id).view
+        return remote.ask("DELETE", BATCH_PATH, BatchView, batch=batch_id)
 
     left = call.answer(lambda at: _remove(at, batch_id), over_rest)
     if left is None:
@@ -318,7 +318,7 @@ def _plan_over_rest(
     target = batch_over_rest(remote, batch)
     day = str(days.check_date(date, "--date")) if date else running_date(target)
     path, query = f"{BATCH_PATH}/plan", {"dry_run": dry_run}
-    return remote.ask("POST", path, type_, body={"date": day}, query=query, wait_s=PLAN_S, batch=target.id).view
+    return remote.ask("POST", path, type_, body={"date": day}, query=query, wait_s=PLAN_S, batch=target.id)
 
 
 def _write(pages: Iterable[bytes], output: Path | None) -> int:

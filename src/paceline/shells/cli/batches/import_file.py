@@ -154,7 +154,7 @@ def _put_over_rest(remote: Remote, batch: str, page: Sequence[ImportedRecord], t
     from paceline.shells.api.documents import BulkAnswer
 
     items = [_document(row.record) for row in page if isinstance(row.record, RecordSpec)]
-    answer = remote.ask("PUT", f"{BATCH_PATH}/records", BulkAnswer, body={"items": items}, batch=batch).view
+    answer = remote.ask("PUT", f"{BATCH_PATH}/records", BulkAnswer, body={"items": items}, batch=batch)
     assert len(answer.items) == len(items)
     results = iter(enumerate(answer.items))
     for row in page:

@@ -162,7 +162,7 @@ def set_paused(call: CliCall, provider_id: IdArgument, *, paused: bool) -> None:
         return _view(system, put.provider)
 
     path = f"{_PROVIDER}/{'pause' if paused else 'resume'}"
-    view = call.answer(on_store, lambda remote: remote.ask("POST", path, ProviderView, provider=provider_id).view)
+    view = call.answer(on_store, lambda remote: remote.ask("POST", path, ProviderView, provider=provider_id))
     _emit_one(call, view, done="paused" if paused else "resumed")
 
 

@@ -85,7 +85,7 @@ def rerun_day(
     def over_rest(remote: Remote) -> dict[str, int]:
         path, target = f"{DAY_PATH}/rerun", batch_over_rest(remote, batch).id
         body = {name: value for name, value in (("state", state), ("records", record)) if value is not None}
-        return remote.ask("POST", path, dict[str, int], body=body, batch=target, date=day).view
+        return remote.ask("POST", path, dict[str, int], body=body, batch=target, date=day)
 
     done = call.answer(on_store, over_rest)
     emit(call, done, f"{done['enqueued']} enqueued" + (f" as rerun {done['rerun']}" if done["rerun"] else ""))

@@ -171,7 +171,7 @@ def cancel(call: CliCall, job: JobArgument) -> None:
         return before, job_report.job_progress(system.store, after, now_ms=now_ms)
 
     def over_rest(remote: Remote) -> tuple[JobView, JobView]:
-        return RemoteJobs(remote).progress(job), remote.ask("DELETE", JOB_PATH, JobView, job=job).view
+        return RemoteJobs(remote).progress(job), remote.ask("DELETE", JOB_PATH, JobView, job=job)
 
     before, view = call.answer(on_store, over_rest)
     counts = view.counts

@@ -75,7 +75,7 @@ def add(
     def over_rest(remote: Remote) -> AddedKeyView:
         remote.get("/v1/accounts/{account}", AccountView, account=account)
         body, query = {"key": read_key(), "label": label}, {"check": "false" if no_check else None}
-        return remote.ask("POST", _KEYS, AddedKeyView, body=body, query=query, wait_s=TRIAL_S, account=account).view
+        return remote.ask("POST", _KEYS, AddedKeyView, body=body, query=query, wait_s=TRIAL_S, account=account)
 
     view = call.answer(lambda at: _add(at, account, read_key, label=label, check=not no_check), over_rest)
     if view.unverified is None:
@@ -109,7 +109,7 @@ def set_enabled(call: CliCall, account: AccountArgument, key_id: KeyIdArgument, 
     body = {"enabled": enabled}
     view = call.answer(
         lambda at: key_view(accounts.set_key_enabled(at.store, account, key_id, enabled=enabled)),
-        lambda remote: remote.ask("PATCH", _KEY, KeyView, body=body, account=account, key=key_id).view,
+        lambda remote: remote.ask("PATCH", _KEY, KeyView, body=body, account=account, key=key_id),
     )
     emit(call, view, _line(view, "enabled" if enabled else "disabled"))
 

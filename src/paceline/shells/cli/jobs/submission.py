@@ -80,12 +80,12 @@ def quote_over_rest(remote: Remote, user: str | None, body: bytes) -> tuple[JobP
     """
     owner = remote.owner(user)
     query = {"dry_run": "true", "user": owner}
-    answered = remote.ask("POST", JOBS_PATH, JobPrice, body=body, query=query)
+    quoted = remote.ask("POST", JOBS_PATH, JobPrice, body=body, query=query)
     budget = remote.get("/v1/users/{user}/budget", BudgetView, user=owner)
     no_limits = JobLimits(sys.maxsize, sys.maxsize, sys.maxsize, sys.maxsize)
     now_ms = time.time_ns() // 1_000_000
     kinds = kind_prices(parse_job(body, no_limits, now_ms=now_ms), now_ms=now_ms)
-    return msgspec.structs.replace(answered.view, types=kinds, user=owner), budget.limit
+    return msgspec.structs.replace(quoted, types=kinds, user=owner), budget.limit
 
 
 def submit_on_store(system: System, user: str | None, body: bytes, *, idempotency_key: str | None) -> JobAccepted:
@@ -106,7 +106,7 @@ def submit_over_rest(remote: Remote, user: str | None, body: bytes, *, idempoten
     from paceline.shells.api.documents import JobAccepted
 
     query, headers = {"user": remote.owner(user)}, {"Idempotency-Key": idempotency_key}
-    return remote.ask("POST", JOBS_PATH, JobAccepted, body=body, query=query, headers=headers).view
+    return remote.ask("POST", JOBS_PATH, JobAccepted, body=body, query=query, headers=headers)
 
 
 def emit_quote(call: CliCall, quoted: tuple[JobPrice, int]) -> None:

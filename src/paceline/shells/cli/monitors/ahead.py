@@ -63,7 +63,7 @@ def run_monitor(
         )
 
     def over_rest(remote: Remote) -> RunNowView | RunView:
-        made = remote.ask("POST", f"{MONITOR_PATH}/run", RunNowView, user=remote.owner(user), id=monitor_id).view
+        made = remote.ask("POST", f"{MONITOR_PATH}/run", RunNowView, user=remote.owner(user), id=monitor_id)
         if not wait:
             return made
         return _ended(lambda: remote.get("/v1/runs/{run}", RunView, run=made.run), wait_s=wait_for)

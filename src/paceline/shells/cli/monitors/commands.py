@@ -133,7 +133,7 @@ def silence(
 
     def over_rest(remote: Remote) -> SilenceView:
         path, owner = f"{MONITOR_PATH}/silence", remote.owner(user)
-        return remote.ask("POST", path, SilenceView, body=msgspec.to_builtins(body), user=owner, id=monitor_id).view
+        return remote.ask("POST", path, SilenceView, body=msgspec.to_builtins(body), user=owner, id=monitor_id)
 
     emit_silence(call, call.answer(on_store, over_rest))
 
@@ -163,7 +163,7 @@ def set_paused(call: CliCall, monitor_id: IdArgument, *, user: UserOption = None
 
     def over_rest(remote: Remote) -> MonitorView:
         path = f"{MONITOR_PATH}/{'pause' if paused else 'resume'}"
-        return remote.ask("POST", path, MonitorView, user=remote.owner(user), id=monitor_id).view
+        return remote.ask("POST", path, MonitorView, user=remote.owner(user), id=monitor_id)
 
     _emit_one(call, call.answer(on_store, over_rest), done="paused" if paused else "resumed")
 

@@ -100,7 +100,7 @@ def _put_over_rest(remote: Remote, owner: str, page: Sequence[Item | Broken], ta
         sent.sort(key=lambda one: one.host)
     for chunk in _chunks(sent):
         items = [msgspec.Raw(one.document) for one in chunk]
-        answer = remote.ask("PUT", "/v1/users/{user}/monitors", BulkAnswer, body={"items": items}, user=owner).view
+        answer = remote.ask("PUT", "/v1/users/{user}/monitors", BulkAnswer, body={"items": items}, user=owner)
         for index, (one, result) in enumerate(zip(chunk, answer.items, strict=True)):
             tally.add_result(one.line, one.id, result.disposition, alone(index, result.error))
 
