@@ -126,8 +126,7 @@ class StoreSide:
                 return "created" if put.created else "unchanged" if put.channel == before else "replaced"
 
     def _put_monitors(self, puts: Sequence[tuple[Name, Document]]) -> list[SideResult]:
-        system, settings = self._system, self._system.settings
-        limits = {"monitors_max": settings.monitors_max, "firings_max": settings.firings_per_second_max}
+        system, limits = self._system, self._system.user_limits
         done: dict[Name, SideResult] = {}
         parsed: list[tuple[Name, PutMonitor]] = []
         for name, document in puts:

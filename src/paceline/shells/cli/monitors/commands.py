@@ -222,26 +222,12 @@ def _put(
 ) -> PutResult:
     put = define.parse_put(owner, monitor_id, body, system.limits, expected_revision=expected_revision)
     put = seal_put(system.store, system.vault, put)
-    return define.put_monitor(
-        system.store,
-        put,
-        monitors_max=system.settings.monitors_max,
-        firings_max=system.settings.firings_per_second_max,
-        now_ms=system.clock.now_ms(),
-    )
+    return define.put_monitor(system.store, put, **system.user_limits, now_ms=system.clock.now_ms())
 
 
 def _edit(system: System, owner: str, monitor_id: str, change: Callable[[MonitorSpec], MonitorSpec]) -> PutResult:
-    return define.edit_monitor(
-        system.store,
-        owner,
-        monitor_id,
-        change,
-        expected_revision=None,
-        monitors_max=system.settings.monitors_max,
-        firings_max=system.settings.firings_per_second_max,
-        now_ms=system.clock.now_ms(),
-    )
+    limits, now_ms = system.user_limits, system.clock.now_ms()
+    return define.edit_monitor(system.store, owner, monitor_id, change, expected_revision=None, **limits, now_ms=now_ms)
 
 
 def _view(system: System, put: PutResult) -> MonitorView:
@@ -291,9 +277,9 @@ def _fields(view: MonitorView) -> list[tuple[str, Any]]:
     first = [("monitor", document.pop("id")), *((name, document.pop(name)) for name in shown)]
     when = [(name, document.pop(name)) for name in ("every", "cron", "timezone") if name in document]
     aim = [(f"check.{name}", value if isinstance(value, str) else _json(value)) for name, value in check.items()]
-    told = [(f"alert.{name}", value) for name, value in alert.items()]
+    alerts = [(f"alert.{name}", value) for name, value in alert.items()]
     placed = [(f"schedule.{name}", value) for name, value in schedule.items()]
-    return [*first, *aim, *when, *document.items(), *told, *placed]
+    return [*first, *aim, *when, *document.items(), *alerts, *placed]
 
 
 def _json(value: Any) -> str:

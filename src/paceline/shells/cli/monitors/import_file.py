@@ -71,10 +71,7 @@ def _put(system: System, owner: str, page: Sequence[Item | Broken], tally: Tally
             parsed.append((item.line, seal_put(system.store, system.vault, put)))
         except PacelineError as error:
             tally.refuse(item.line, monitor_id, error)
-    limits = {
-        "monitors_max": system.settings.monitors_max,
-        "firings_max": system.settings.firings_per_second_max,
-    }
+    limits = system.user_limits
     puts = [put for _, put in parsed]
     results = define.put_many_monitors(system.store, puts, page=COMMIT, **limits, now_ms=system.clock.now_ms())
     for (line, put), result in zip(parsed, results, strict=True):
