@@ -102,8 +102,8 @@ class Errands(InFlightWork[Errand, CallResult]):
     def now_ms(self) -> int:
         return self.ms
 
-    def claim(self, room: int, ended: Sequence[tuple[Errand, CallResult]], *, told: bool) -> ClaimedOrders[Errand]:
-        del told
+    def claim(self, room: int, ended: Sequence[tuple[Errand, CallResult]], *, expected: bool) -> ClaimedOrders[Errand]:
+        del expected
         claimed, self.waiting = self.waiting[:room], self.waiting[room:]
         self.store.act("claim")
         self.settled += [order.handle for order, _ in ended]

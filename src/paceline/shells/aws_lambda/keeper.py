@@ -77,11 +77,11 @@ def _health(now: FunctionEngine, time: Time) -> dict[str, int]:
     """Tells of late monitors, and closes hours in which alerts were held back."""
     flapping = close_hours(now.store, now_ms=now.now_ms())
     late = LateReport(0, 0 if is_any_late(now.store.status(), now_ms=now.now_ms()) else None)
-    told = 0
+    alerted = 0
     while late.after is not None and time.left_s > PAGE_S:
         late = tell_late(now.store, after=late.after, now_ms=now.now_ms())
-        told += late.told
-    return {"flapping": flapping, "late": told}
+        alerted += late.told
+    return {"flapping": flapping, "late": alerted}
 
 
 def _calls(now: FunctionEngine, time: Time) -> int:

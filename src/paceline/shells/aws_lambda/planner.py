@@ -67,13 +67,13 @@ def plan(event: Event, context: LambdaContext) -> dict[str, Any]:
     state = msgspec.convert(event, Planning)
     batch = now.store.batch(state.batch)
     if batch is None:
-        return _told(state, enqueued=0, finished=True)
+        return _progress(state, enqueued=0, finished=True)
     day = date.fromisoformat(state.date)
     report = plan_day(now.store, batch, day, now_ms=now.now_ms(), keep_on=lambda: time.left_s > PAGE_S)
     there = now.store.day(batch, state.date)
     assert there is not None
     # Counted from the ledger, because a call whose answer was lost has enqueued runs, too.
-    return _told(state, enqueued=there.enqueued - state.before, finished=report.finished)
+    return _progress(state, enqueued=there.enqueued - state.before, finished=report.finished)
 
 
 @logger.inject_lambda_context
@@ -133,10 +133,10 @@ def _has_failed(name: str) -> bool:
     return _machines().describe_execution(executionArn=arn)["status"] in {"FAILED", "TIMED_OUT", "ABORTED"}
 
 
-def _told(state: Planning, *, enqueued: int, finished: bool) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(state, enqueued=enqueued, finished=finished))
-    logger.info("pages", extra=told)
-    return told
+def _progress(state: Planning, *, enqueued: int, finished: bool) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(state, enqueued=enqueued, finished=finished))
+    logger.info("pages", extra=document)
+    return document
 
 
 @cache

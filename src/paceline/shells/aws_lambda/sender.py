@@ -95,10 +95,10 @@ class SomeChecks(Checks):
         ]
         release_or_tell(engine(), starts)
 
-    def claim(self, room: int, ended: Sequence[tuple[Order, Finished]], *, told: bool) -> ClaimedOrders[Order]:
+    def claim(self, room: int, ended: Sequence[tuple[Order, Finished]], *, expected: bool) -> ClaimedOrders[Order]:
         """Claims at once, without asking when the next check is due: the message says that there is one."""
-        del told
-        return super().claim(room, ended, told=True)
+        del expected
+        return super().claim(room, ended, expected=True)
 
     def _claimed(self, **terms: Any) -> list[Order]:
         if self._generations is None:

@@ -29,8 +29,14 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
     swept = now.store.sweep_alarms(now_ms=now_ms)
     released = release_ready(now) + release_work(now)
     now.outbox.wake([Look(now_ms // LOOK_MS)])
-    told = tell_late_runs(now)
-    report = {"reacted": reacted.reacted, "armed": swept.armed, "late": swept.late, "released": released, "told": told}
+    alerted = tell_late_runs(now)
+    report = {
+        "reacted": reacted.reacted,
+        "armed": swept.armed,
+        "late": swept.late,
+        "released": released,
+        "told": alerted,
+    }
     logger.info("swept", extra=report)
     return report
 
@@ -40,14 +46,14 @@ def tell_late_runs(now: FunctionEngine) -> int:
 
     Returns how many. If there are very many, the keeper tells of the rest.
     """
-    now_ms, told = now.now_ms(), 0
+    now_ms, alerted = now.now_ms(), 0
     late = LateReport(0, 0 if is_any_late(now.store.status(), now_ms=now_ms) else None)
     for _ in range(LATE_PAGES_MAX):
         if late.after is None:
             break
         late = tell_late(now.store, after=late.after, now_ms=now_ms)
-        told += late.told
-    return told
+        alerted += late.told
+    return alerted
 
 
 def release_ready(now: FunctionEngine) -> int:

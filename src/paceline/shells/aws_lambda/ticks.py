@@ -75,8 +75,8 @@ def release_or_tell(now: FunctionEngine, releases: Sequence[Release | Start]) ->
     now_ms = now.now_ms()
     named = {one.provider for one in releases if isinstance(one, Release) and one.at <= now_ms}
     theirs = now.store.offer_work(named, now_ms=now_ms) if named else set()
-    told = [one for one in releases if isinstance(one, Release) and one.at <= now_ms and one.provider in theirs]
-    return len(told) + release(now, [one for one in releases if one not in told])
+    offered = [one for one in releases if isinstance(one, Release) and one.at <= now_ms and one.provider in theirs]
+    return len(offered) + release(now, [one for one in releases if one not in offered])
 
 
 def _wake(ripe: Release | Start, now_ms: int) -> CallWake | CheckWake:

@@ -145,10 +145,12 @@ def _problem(error: Exception, given: list[str]) -> CliProblem:
         case typer.TyperException():
             context = getattr(error, "ctx", None)
             path = context.command_path if context else "paceline"
-            told = error.format_message().rstrip(".")
-            if re.search(r"No such option.*--(url|token|token-file|ca-file)\b", told):
-                return CliProblem("Wrong usage", f"{told}. It stands before the command: paceline --url URL …", "usage")
-            return CliProblem("Wrong usage", f"{told}. Try: {path} --help", "usage")
+            message = error.format_message().rstrip(".")
+            if re.search(r"No such option.*--(url|token|token-file|ca-file)\b", message):
+                return CliProblem(
+                    "Wrong usage", f"{message}. It stands before the command: paceline --url URL …", "usage"
+                )
+            return CliProblem("Wrong usage", f"{message}. Try: {path} --help", "usage")
         case typer.Abort():
             return CliProblem(
                 "Wrong usage", "The input ended before a question was answered; nothing was done.", "usage"

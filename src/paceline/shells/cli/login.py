@@ -59,8 +59,8 @@ def logout(call: CliCall) -> None:
     """Log out: forget the address and the token. The token itself stays valid until it is revoked."""
     known = _known()
     logins.login_file().unlink(missing_ok=True)
-    told = f"Logged out of {known}." if known else "You were not logged in."
-    emit(call, {"url": known}, told)
+    text = f"Logged out of {known}." if known else "You were not logged in."
+    emit(call, {"url": known}, text)
 
 
 def _known() -> str | None:

@@ -43,7 +43,7 @@ class Remote:
 
     def __init__(self, login: Login) -> None:
         self.url = login.url
-        with _told(self.url):
+        with _as_remote_errors(self.url):
             self._client = Client(login.url, login.token, tries=TRIES_MAX, ca_file=login.ca_file)
 
     def close(self) -> None:
@@ -89,7 +89,7 @@ class Remote:
         request = Request(
             method, path, _ViewReader(type_), names, query or {}, headers or {}, body=document, wait_s=wait_s
         )
-        with _told(self.url):
+        with _as_remote_errors(self.url):
             return self._client.run(request)
 
     def do(self, method: str, path: str, *, body: Any = None, **names: Any) -> None:
@@ -120,7 +120,7 @@ class Remote:
     def stream(self, path: str, *, query: Query | None = None, wait_s: float = 0, **names: Any) -> Iterator[bytes]:
         """Yields an answer of any length, in pieces as they come."""
         request: Request[Reply] = Request("GET", path, Opened(bytes), names, query or {}, streamed=True, wait_s=wait_s)
-        with _told(self.url):
+        with _as_remote_errors(self.url):
             response = self._client.run(request).response
             try:
                 yield from response.iter_bytes()
@@ -172,7 +172,7 @@ class _ViewReader(Generic[T]):
 
 
 @contextmanager
-def _told(url: str) -> Iterator[None]:
+def _as_remote_errors(url: str) -> Iterator[None]:
     """Turns errors of the client into RemoteError, which says what to do next."""
     try:
         yield

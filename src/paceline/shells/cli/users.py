@@ -91,8 +91,8 @@ def limit(
     disabled=True,
 )
 def set_disabled(call: CliCall, name: NameArgument, *, disabled: bool) -> None:
-    told = "is disabled; the monitors rest" if disabled else "is enabled; the monitors go on"
-    _edit(call, name, UserEdit(disabled=disabled), f"{name} {told}.")
+    state = "is disabled; the monitors rest" if disabled else "is enabled; the monitors go on"
+    _edit(call, name, UserEdit(disabled=disabled), f"{name} {state}.")
 
 
 @command(app, "budget")
@@ -125,13 +125,13 @@ def remove(call: CliCall, name: NameArgument) -> None:
     emit(call, {"removed": name}, f"Removed {name} with all tokens and monitors.")
 
 
-def _edit(call: CliCall, name: str, edit: UserEdit, told: str) -> None:
+def _edit(call: CliCall, name: str, edit: UserEdit, text: str) -> None:
     changes = {field: value for field, value in msgspec.structs.asdict(edit).items() if value is not None}
     view = call.answer(
         lambda at: report.user_view(access.edit_user(at.store, name, edit, now_ms=at.clock.now_ms())),
         lambda remote: remote.ask("PATCH", _USER, UserView, body=changes, user=name),
     )
-    emit(call, view, told)
+    emit(call, view, text)
 
 
 def _add(system: System, name: str, *, role: Role, daily_credits: int) -> dict[str, str]:

@@ -26,8 +26,10 @@ class Alerts(Tries[Message]):
 
     name = "alerts"
 
-    def claim(self, room: int, ended: Sequence[tuple[Message, CallResult]], *, told: bool) -> ClaimedOrders[Message]:
-        del ended, told
+    def claim(
+        self, room: int, ended: Sequence[tuple[Message, CallResult]], *, expected: bool
+    ) -> ClaimedOrders[Message]:
+        del ended, expected
         system, now_ms = self._system, self._system.clock.now_ms()
         begun = begin_deliveries(
             system.store, system.vault, secret=system.secret_key, now_ms=now_ms, chance=self._chance, limit=room

@@ -39,19 +39,19 @@ class Planner:
         self._metrics = metrics
         self._planned = planned
         self._keep_on = keep_on
-        self._outlook = PollTimer(system)
+        self._poll = PollTimer(system)
         self._next_ms = 0
 
     def tell(self) -> None:
         """Says that a batch or a record changed."""
-        self._outlook.tell()
+        self._poll.wake()
 
     def turn(self) -> LoopTurn:
         clock = self._system.clock
-        if clock.now_ms() < self._next_ms and not self._outlook.is_time():
+        if clock.now_ms() < self._next_ms and not self._poll.is_time():
             return self._sleep()
         store = self._system.store
-        report = self._outlook.looked(lambda: plan_due(store, now_ms=clock.now_ms(), keep_on=self._keep_on))
+        report = self._poll.looked(lambda: plan_due(store, now_ms=clock.now_ms(), keep_on=self._keep_on))
         runs = report.newcomers + sum(day.report.enqueued for day in report.days)
         for day in report.days:
             log.info(
@@ -89,9 +89,9 @@ class Calls(InFlightWork[call.Sent, CallResult]):
         self._lease_ms = duration_ms(system.settings.call_lease)
 
     def claim(
-        self, room: int, ended: Sequence[tuple[call.Sent, CallResult]], *, told: bool
+        self, room: int, ended: Sequence[tuple[call.Sent, CallResult]], *, expected: bool
     ) -> ClaimedOrders[call.Sent]:
-        del told  # it costs little to ask when the next call is ready
+        del expected  # it costs little to ask when the next call is ready
         now_ms = self._system.clock.now_ms()
         next_ms = now_ms if ended else self._next_ms()
         if next_ms is None or next_ms > now_ms:

@@ -33,7 +33,7 @@ from paceline.shells.daemon.keeper import Keeper
 from paceline.shells.daemon.loop import JOIN_S, Loop
 from paceline.shells.daemon.metrics import Metrics
 from paceline.shells.daemon.monitors import Checks, Ticker
-from paceline.shells.daemon.signals import STOPS, StopSignals, was_told
+from paceline.shells.daemon.signals import STOPS, StopSignals, stop_requested
 from paceline.shells.daemon.watcher import Watcher
 from paceline.steps.upkeep.secret import seal_checks
 from paceline.wiring import System, exposed_files, open_caller, open_provider, open_tls
@@ -200,7 +200,7 @@ def run_daemon(system: System, *, serve_api: bool, ready: Callable[[str], None] 
 
 def _work(system: System, metrics: Metrics, ready: Callable[[str], None] | None) -> int:
     stops = StopSignals()
-    if was_told():
+    if stop_requested():
         return 0
     engine = DaemonEngine(system, metrics, arrived=lambda: None, own=None)
     engine.start()
@@ -209,18 +209,18 @@ def _work(system: System, metrics: Metrics, ready: Callable[[str], None] | None)
         ready("")
     stops.wait()
     log.info("draining")
-    threading.Thread(target=_hurry_when_told, args=(stops, engine), name="paceline-signals", daemon=True).start()
+    threading.Thread(target=_hurry_on_signal, args=(stops, engine), name="paceline-signals", daemon=True).start()
     engine.drain()
     log.info("stopped")
     return 0
 
 
-def _hurry_when_told(stops: StopSignals, engine: DaemonEngine) -> None:
+def _hurry_on_signal(stops: StopSignals, engine: DaemonEngine) -> None:
     stops.wait()
-    _told_again(engine)
+    _hurry(engine)
 
 
-def _told_again(engine: DaemonEngine) -> None:
+def _hurry(engine: DaemonEngine) -> None:
     log.warning("told_to_stop_again", detail="Work in flight is given back, or left to its lease.")
     engine.hurry()
 
@@ -246,7 +246,7 @@ async def _serve(system: System, metrics: Metrics, listener: socket.socket, read
     event_loop = asyncio.get_running_loop()
     for number in STOPS:
         event_loop.add_signal_handler(number, _begin_end, server, hooks, engine)
-    if was_told():
+    if stop_requested():
         return 0
     engine.start()
     serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -313,7 +313,7 @@ def _begin_end(server: uvicorn.Server, hooks: ApiHooks, engine: DaemonEngine) ->
     """Begins the end. A second signal ends all waits: for open requests, and for work in flight."""
     if server.should_exit and not server.force_exit:
         server.force_exit = True
-        _told_again(engine)
+        _hurry(engine)
     server.should_exit = True
     hooks.arrivals.close()
 

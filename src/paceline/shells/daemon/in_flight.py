@@ -65,8 +65,8 @@ class InFlightWork(Protocol[T, R]):
     settles_with_claim: bool = False
     """True if ``claim`` settles finished orders in the same act, to save a commit. False if the store may hang."""
 
-    def claim(self, room: int, ended: Sequence[tuple[T, R]], *, told: bool) -> ClaimedOrders[T]:
-        """Claims up to ``room`` orders. ``told``: there may be some; if False, ``claim`` can ask the store first.
+    def claim(self, room: int, ended: Sequence[tuple[T, R]], *, expected: bool) -> ClaimedOrders[T]:
+        """Claims up to ``room`` orders. ``expected``: there may be some; if False, ``claim`` can ask the store first.
 
         ``ended``: results to be settled in the same act; empty unless ``settles_with_claim``.
         """
@@ -117,7 +117,7 @@ class InFlight(Generic[T, R]):
         # The key has the attempt, because an order that outlives its lease may be out twice.
         self._out: dict[Fence, T] = {}
         self._ended: list[tuple[T, R]] = []
-        self._told = threading.Event()
+        self._woken = threading.Event()
         self._freed = False
         """True if orders were settled since the last claim."""
         self._next_ms: int | None = 0
@@ -127,7 +127,7 @@ class InFlight(Generic[T, R]):
 
     def wake(self) -> None:
         """Says that there may be something to claim. May be called from any thread."""
-        self._told.set()
+        self._woken.set()
         self._edge.wake()
 
     def hurry(self) -> None:
@@ -146,17 +146,17 @@ class InFlight(Generic[T, R]):
         soon = passed_ms < work.claim_ms and room < in_flight
         if room <= 0 or soon or self._claims.busy:
             return
-        told = self._may_claim(by_ms=now_ms)
+        expected = self._may_claim(by_ms=now_ms)
         settle_ms = self._settle_ms(now_ms)
         ended = self._ended if work.settles_with_claim and 2 * settle_ms <= work.settle_ms else []
-        if not (told or self._freed or passed_ms >= work.look_ms or (ended and not settle_ms)):
+        if not (expected or self._freed or passed_ms >= work.look_ms or (ended and not settle_ms)):
             return
         self._looked_ms = now_ms
-        self._told.clear()
+        self._woken.clear()
         self._freed, self._next_ms = False, None
         if ended:
             self._ended, self._settled_ms = [], now_ms
-        self._claims.begin(ended, lambda ended: work.claim(room, ended, told=told))
+        self._claims.begin(ended, lambda ended: work.claim(room, ended, expected=expected))
 
     def go_on(self, *, wait_ms_max: int) -> LoopTurn:
         """Starts claimed orders, takes results and settles them. Sleeps in the edge, which can be woken."""
@@ -193,14 +193,14 @@ class InFlight(Generic[T, R]):
         return Drained(len(left), len(self._out) - len(left))
 
     def _may_claim(self, *, by_ms: int) -> bool:
-        return self._told.is_set() or (self._next_ms is not None and self._next_ms <= by_ms)
+        return self._woken.is_set() or (self._next_ms is not None and self._next_ms <= by_ms)
 
     def _wait_ms(self) -> int:
         """Returns the time until something must be settled or may be claimed."""
         now_ms, work = self._clock.now_ms(), self.work
         wait_ms = work.look_ms
         if self._edge.in_flight < work.orders_max and not self._claims.busy:
-            next_ms = now_ms if self._freed or self._told.is_set() else self._next_ms
+            next_ms = now_ms if self._freed or self._woken.is_set() else self._next_ms
             if next_ms is not None:
                 wait_ms = min(wait_ms, max(0, next_ms - now_ms, work.claim_ms - abs(now_ms - self._looked_ms)))
         if self._ended and not self._settles.full:
@@ -280,10 +280,10 @@ class InFlight(Generic[T, R]):
         Mostly there are none. A store that is near is asked first, which costs less than a claim.
         """
         if self._remote:
-            self._told.set()
+            self._woken.set()
         else:
             self._freed = True
 
     def _release(self, late: list[Fence]) -> None:
         self.work.release(late)
-        self._told.set()
+        self._woken.set()

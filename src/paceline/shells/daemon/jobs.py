@@ -113,29 +113,35 @@ class Dispatcher:
     """Sends one measurement after the other; sleeps until there is something to send."""
 
     def __init__(
-        self, system: System, atlas: Atlas, desk: DispatchSettings, metrics: Metrics, *, chance: Callable[[], float]
+        self,
+        system: System,
+        atlas: Atlas,
+        dispatching: DispatchSettings,
+        metrics: Metrics,
+        *,
+        chance: Callable[[], float],
     ) -> None:
         self._system = system
         self._atlas = atlas
-        self._desk = desk
+        self._dispatching = dispatching
         self._metrics = metrics
         self._chance = chance
         self._lost_ms = 0
         self._sent = False
-        self._told = threading.Event()
+        self._woken = threading.Event()
         self._wait_until_ms = 0
         self._version: int | None = None
 
     def tell(self) -> None:
         """Says that there may be room or work that the last look did not find. May be called from any thread."""
-        self._told.set()
+        self._woken.set()
 
     def turn(self) -> LoopTurn:
         store, clock = self._system.store, self._system.clock
         now_ms = clock.now_ms()
         if abs(now_ms - self._lost_ms) >= LOSE_MS:
             self._lost_ms = now_ms
-            if lost := lose_stale_sends(store, settle_ms=self._desk.settle_ms, now_ms=now_ms):
+            if lost := lose_stale_sends(store, settle_ms=self._dispatching.settle_ms, now_ms=now_ms):
                 self._metrics.count_runs("measurement", "unknown", lost)
                 log.warning("sends_lost", count=lost)
         if self._waits_for_room(now_ms):
@@ -145,9 +151,11 @@ class Dispatcher:
             if next_ms is None or next_ms > now_ms:
                 return self._sleep(next_ms)  # most looks find nothing; then RIPE's gates are not read
         self._sent, self._wait_until_ms = False, 0
-        self._told.clear()
+        self._woken.clear()
         self._version = store.version()  # writes during this look are seen by the next one
-        report = dispatch_next(store, self._atlas, self._system.vault, self._desk, clock=clock, chance=self._chance)
+        report = dispatch_next(
+            store, self._atlas, self._system.vault, self._dispatching, clock=clock, chance=self._chance
+        )
         self._sent = report.outcome == "sent"
         self._note(report)
         if report.outcome == "idle":
@@ -160,7 +168,7 @@ class Dispatcher:
 
         A wait that lies further ahead than any can be means that the clock was set back; it is over.
         """
-        if self._told.is_set() or not 0 < self._wait_until_ms - now_ms <= LOOK_AGAIN_MS:
+        if self._woken.is_set() or not 0 < self._wait_until_ms - now_ms <= LOOK_AGAIN_MS:
             return False
         return self._system.store.version() == self._version
 
@@ -194,7 +202,7 @@ class Follower:
         self,
         system: System,
         atlas: Atlas,
-        desk: DispatchSettings,
+        dispatching: DispatchSettings,
         metrics: Metrics,
         *,
         chance: Callable[[], float],
@@ -203,7 +211,7 @@ class Follower:
     ) -> None:
         self._system = system
         self._atlas = atlas
-        self._desk = desk
+        self._dispatching = dispatching
         self._metrics = metrics
         self._chance = chance
         self._finished = finished
@@ -214,11 +222,11 @@ class Follower:
         self._compare_look_ms = max(COMPARE_LOOK_MS, min(system.traits.keep_ms, SYNC_MS))
         self._compared_ms = 0
         self._quiet_until_ms = 0
-        self._told_ms: dict[Trouble, int] = {}
+        self._logged_ms: dict[Trouble, int] = {}
 
     def turn(self) -> LoopTurn:
         store, clock = self._system.store, self._system.clock
-        report = look_up(store, self._atlas, self._system.vault, self._desk, clock=clock, chance=self._chance)
+        report = look_up(store, self._atlas, self._system.vault, self._dispatching, clock=clock, chance=self._chance)
         self._note_lookups(report)
         if store.take_duty("follow", every_ms=self._every_ms, now_ms=clock.now_ms()):
             if not self._quiet:
@@ -281,7 +289,7 @@ class Follower:
             store,
             self._atlas,
             self._system.vault,
-            site=self._desk.site,
+            site=self._dispatching.site,
             every_ms=SYNC_MS if busy else SYNC_IDLE_MS,
             clock=clock,
         )
@@ -297,8 +305,8 @@ class Follower:
             self._system.store,
             self._atlas,
             self._system.vault,
-            site=self._desk.site,
-            settle_ms=self._desk.settle_ms,
+            site=self._dispatching.site,
+            settle_ms=self._dispatching.settle_ms,
             clock=self._system.clock,
         )
         self._note_common(report.quarantined, report.troubles, report.paused_until_ms)
@@ -319,9 +327,9 @@ class Follower:
     def _is_news(self, trouble: Trouble) -> bool:
         """True if the trouble was not logged lately: an account without a key would fill the log."""
         now_ms = self._system.clock.now_ms()
-        if abs(now_ms - self._told_ms.get(trouble, -TROUBLE_MS)) < TROUBLE_MS:
+        if abs(now_ms - self._logged_ms.get(trouble, -TROUBLE_MS)) < TROUBLE_MS:
             return False
-        if len(self._told_ms) >= TROUBLES_MAX:
-            self._told_ms.clear()
-        self._told_ms[trouble] = now_ms
+        if len(self._logged_ms) >= TROUBLES_MAX:
+            self._logged_ms.clear()
+        self._logged_ms[trouble] = now_ms
         return True

@@ -50,7 +50,7 @@ class Ticker:
 
     def tell(self) -> None:
         """Says that a definition changed."""
-        self._changes.tell()
+        self._changes.wake()
 
     def turn(self) -> LoopTurn:
         store, clock = self._system.store, self._system.clock
@@ -101,9 +101,9 @@ class Checks(InFlightWork[Order, Finished]):
         self._lease_ms = duration_ms(system.settings.check_lease)
         self._places = CheckPlaces(system.settings)
 
-    def claim(self, room: int, ended: Sequence[tuple[Order, Finished]], *, told: bool) -> ClaimedOrders[Order]:
+    def claim(self, room: int, ended: Sequence[tuple[Order, Finished]], *, expected: bool) -> ClaimedOrders[Order]:
         store, now_ms = self._system.store, self._system.clock.now_ms()
-        if not (told or ended):
+        if not (expected or ended):
             next_ms = store.next_run_ms()  # this costs less than a claim
             if next_ms is None or next_ms > now_ms:
                 return ClaimedOrders([], None if self._system.traits.remote else next_ms)

@@ -19,8 +19,8 @@ class Webhooks(Tries[Hook]):
 
     name = "webhooks"
 
-    def claim(self, room: int, ended: Sequence[tuple[Hook, CallResult]], *, told: bool) -> ClaimedOrders[Hook]:
-        del ended, told
+    def claim(self, room: int, ended: Sequence[tuple[Hook, CallResult]], *, expected: bool) -> ClaimedOrders[Hook]:
+        del ended, expected
         system, now_ms = self._system, self._system.clock.now_ms()
         hooks = begin_webhooks(system.store, secret=system.secret_key, now_ms=now_ms, chance=self._chance, limit=room)
         return ClaimedOrders(hooks, now_ms if len(hooks) == room else None)

@@ -105,8 +105,8 @@ def figures(read: dict[tuple[int, int], tuple[str, str, list[ProbeResult]]]) -> 
     top = pictures.nice_top(values[-1]) if values else 1.0
     several = {measurement for measurement, definition in read if definition > 0}
     smalls = [
-        _small(f"{measurement}.{definition}" if measurement in several else str(measurement), *told, top)
-        for (measurement, definition), told in list(read.items())[:SHOWN_MAX]
+        _small(f"{measurement}.{definition}" if measurement in several else str(measurement), *found, top)
+        for (measurement, definition), found in list(read.items())[:SHOWN_MAX]
     ]
     lost = len(every) - len(values)
     return ResultFigures(
@@ -164,5 +164,5 @@ def _last_hop(hops: Any) -> float | None:
 
 def _dns(result: Result) -> float | None:
     """Returns the response time: of the resolver that was asked, or of the quickest of the probe's own resolvers."""
-    told = [result, *(one for one in result.get("resultset") or [] if isinstance(one, dict))]
-    return min(_numbers([one.get("result") for one in told], "rt"), default=None)
+    answers = [result, *(one for one in result.get("resultset") or [] if isinstance(one, dict))]
+    return min(_numbers([one.get("result") for one in answers], "rt"), default=None)

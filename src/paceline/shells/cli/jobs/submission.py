@@ -124,6 +124,6 @@ def emit_quote(call: CliCall, quoted: tuple[JobPrice, int]) -> None:
 
 
 def emit_submitted(call: CliCall, done: JobAccepted) -> None:
-    told = f"{done.measurements} measurements, {done.cost} credits reserved, {done.credits_left} left today"
+    summary = f"{done.measurements} measurements, {done.cost} credits reserved, {done.credits_left} left today"
     note = TextNote("It was submitted before with this idempotency key; nothing was added.") if done.again else None
-    emit(call, done, note, f"{done.job} submitted: {told}.")
+    emit(call, done, note, f"{done.job} submitted: {summary}.")

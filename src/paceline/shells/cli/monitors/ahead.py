@@ -107,11 +107,11 @@ def export_monitors(call: CliCall, file: ExportArgument = Path("-"), *, user: Us
         lambda system: write(_definitions(system, owner_id(system, user))),
         lambda remote: write(_definitions_over_rest(remote, remote.owner(user))),
     )
-    told = f"{lines} monitors exported. Sealed values are written as ***, and stay as they are where they exist."
+    text = f"{lines} monitors exported. Sealed values are written as ***, and stay as they are where they exist."
     if str(file) == "-":
-        print_note(told)
+        print_note(text)
     else:
-        emit(call, {"file": str(file), "monitors": lines}, f"{file}: {lines} monitors", TextNote(told))
+        emit(call, {"file": str(file), "monitors": lines}, f"{file}: {lines} monitors", TextNote(text))
 
 
 def _definitions(system: System, owner: str) -> Iterator[dict[str, Any]]:

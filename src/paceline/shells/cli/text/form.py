@@ -123,9 +123,9 @@ def _is_ident(word: str) -> bool:
 
 def _width() -> int | None:
     """Returns the width to fit. $COLUMNS counts in pipes too, because somebody set it on purpose."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isascii() and told.isdigit() and int(told):
-        return max(int(told), WIDTH_LEAST)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isascii() and columns.isdigit() and int(columns):
+        return max(int(columns), WIDTH_LEAST)
     if not sys.stdout.isatty():
         return None
     try:

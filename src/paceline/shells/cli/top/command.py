@@ -71,7 +71,7 @@ def _live(call: CliCall, read: Callable[[], TopFacts], facts: TopFacts) -> None:
     console, trouble = Console(highlight=False), ""
     with (
         suppress(KeyboardInterrupt),
-        _signals() as told,
+        _signals() as ending,
         _keys_alone(),
         Live(console=console, screen=True, auto_refresh=False) as live,
     ):
@@ -80,7 +80,7 @@ def _live(call: CliCall, read: Callable[[], TopFacts], facts: TopFacts) -> None:
             while time.monotonic() < until_s:
                 size = console.size
                 live.update(_picture(call, facts, size.width, size.height, trouble), refresh=True)
-                if told.is_set() or _key_within(console, until_s, told) in LEAVE_KEYS:
+                if ending.is_set() or _key_within(console, until_s, ending) in LEAVE_KEYS:
                     return
             try:
                 facts, trouble = read(), ""
@@ -103,10 +103,10 @@ def _picture(call: CliCall, facts: TopFacts, width: int, height: int, trouble: s
     return text
 
 
-def _key_within(console: Console, until_s: float, told: threading.Event) -> bytes:
+def _key_within(console: Console, until_s: float, ending: threading.Event) -> bytes:
     """Returns the key that was pressed; nothing if the time is over, a signal came, or the terminal has a new size."""
     size = console.size
-    while time.monotonic() < until_s and console.size == size and not told.is_set():
+    while time.monotonic() < until_s and console.size == size and not ending.is_set():
         if select.select([sys.stdin], [], [], LOOK_S)[0]:
             return os.read(sys.stdin.fileno(), 1) or LEAVE_KEYS[0]
     return b""
@@ -130,16 +130,16 @@ def _signals() -> Iterator[threading.Event]:
 
     An exception on the first signal could get lost in code that ignores exceptions, such as a finalizer.
     """
-    told = threading.Event()
+    ending = threading.Event()
 
     def note(number: int, frame: FrameType | None) -> None:
-        if told.is_set():
+        if ending.is_set():
             signal.default_int_handler(number, frame)
-        told.set()
+        ending.set()
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
-        yield told
+        yield ending
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -14,9 +14,9 @@ from paceline.shells.dashboard.rendering import PageGroup, PagePlace, page
 from paceline.shells.dashboard.words import count, moment
 
 PAGES = PageGroup("Dashboard")
-DAYS_TOLD = 3_650
+FORECAST_DAYS_MAX = 3_650
 """A balance that lasts longer gets no forecast."""
-TOLD_MS = 600_000
+FORECAST_STEP_MS = 600_000
 """Forecasts are rounded to this."""
 METERS = (("concurrent", "Slots"), ("daily_results", "Results, 24 h"), ("daily_credits", "Credits, 24 h"))
 SENDS = ("ready", "full", "closed")
@@ -70,9 +70,9 @@ def pool_forecast(accounts: list[dict[str, Any]], now_ms: int) -> dict[str, Any]
 
 
 def _ends(left: int, a_day: int, now_ms: int) -> str | None:
-    days = left / a_day if a_day > 0 else DAYS_TOLD
+    days = left / a_day if a_day > 0 else FORECAST_DAYS_MAX
     at_ms = now_ms + int(days * DAY_MS)
-    return None if days >= DAYS_TOLD else to_text(at_ms - at_ms % TOLD_MS)  # or each look would differ
+    return None if days >= FORECAST_DAYS_MAX else to_text(at_ms - at_ms % FORECAST_STEP_MS)  # or each look would differ
 
 
 def _lasts(account: dict[str, Any]) -> str:
