@@ -31,9 +31,8 @@ async def list_batches(call: ApiCall) -> ApiAnswer:
         call,
         "batches.html",
         PagePlace("batches", "Batches"),
-        items=listed["items"],
         asked=asked,
-        next_cursor=listed["next_cursor"],
+        **listed,
     )
 
 
@@ -46,10 +45,9 @@ async def list_dead(call: ApiCall) -> ApiAnswer:
         call,
         "dead.html",
         PagePlace("dead", "Dead letters"),
-        items=listed["items"],
         asked=asked,
         total=status["dead_letters"],
-        next_cursor=listed["next_cursor"],
+        **listed,
     )
 
 

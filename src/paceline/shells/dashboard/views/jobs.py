@@ -36,10 +36,9 @@ async def list_jobs(call: ApiCall) -> ApiAnswer:
         "jobs.html",
         PagePlace("jobs", "Jobs"),
         whose=whose,
-        items=listed["items"],
         budget=budget,
         asked=asked,
-        next_cursor=listed["next_cursor"],
+        **listed,
     )
 
 
