@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from paceline.errors import AlreadyExists, InvalidInput
+from paceline.errors import InvalidInput
 from paceline.shells.cli import output
 from paceline.shells.cli.call import CliCall, command
-from paceline.shells.cli.files import draft_of
+from paceline.shells.cli.files import open_private, refuse_existing
 from paceline.shells.cli.history.receipts import ReceiptOption, write_receipt
 from paceline.shells.cli.options import argument, flag, option
 from paceline.shells.cli.upkeep import daemon_text, running_daemons
@@ -120,14 +119,9 @@ def _open_output(file: Path) -> Iterator[Callable[[bytes], object]]:
         yield sys.stdout.buffer.write
         sys.stdout.buffer.flush()
         return
-    if file.exists():
-        raise AlreadyExists(f"{file} exists already. Choose another name.")
-    with draft_of(file) as draft:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
-            yield stream.write
-            stream.flush()
-            os.fsync(stream.fileno())
+    refuse_existing(file)
+    with open_private(file) as stream:
+        yield stream.write
 
 
 def _emit_report(call: CliCall, file: Path, done: Exported) -> None:

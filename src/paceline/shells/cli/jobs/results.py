@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import msgspec
 
-from paceline.shells.cli.files import draft_of
+from paceline.shells.cli.files import open_output
 from paceline.shells.cli.output import ProgressCallback, progress_bar
 from paceline.steps.views import job_report
 
@@ -50,7 +50,7 @@ def write_on_store(system: System, job: str, output: Path | None, *, merged: boo
     with closing(open_atlas(system.settings)) as atlas:
         found = job_report.find_job(system.store, None, job)
         expected = sum(one.delivered for item in job_report.job_measurements(system.store, found) for one in item.atlas)
-        with _sink(output) as sink, _results_bar(output) as bar:
+        with open_output(output) as sink, _results_bar(output) as bar:
             take = _CountedWriter(sink, lambda lines: bar(lines, max(expected, lines)))
             read = write(system.store, atlas, system.vault, found, take)
     return WrittenResults(read.results, read.errors, take.bytes)
@@ -62,7 +62,7 @@ def write_over_rest(remote: Remote, job: str, output: Path | None, *, merged: bo
     )
     results = errors = 0
     first = next(pieces, b"")  # a job that does not exist must not leave an empty file
-    with _sink(output) as sink, _results_bar(output) as bar:
+    with open_output(output) as sink, _results_bar(output) as bar:
         take = _CountedWriter(sink, lambda lines: bar(lines, None))
         for line in _lines(first, pieces):
             take(line)
@@ -98,16 +98,6 @@ class _CountedWriter:
         self.pieces += 1
         self.bytes += len(piece)
         self._tell(self.pieces)
-
-
-@contextmanager
-def _sink(output: Path | None) -> Iterator[BinaryIO]:
-    """Opens stdout, or a file that appears, or replaces an older one, only once it is complete."""
-    if output is None:
-        yield sys.stdout.buffer
-        return
-    with draft_of(output) as draft, draft.open("wb") as file:
-        yield file
 
 
 @contextmanager

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from paceline.core.monitors.definition import MonitorSpec, spec_document
-from paceline.errors import AlreadyExists
 from paceline.shells.cli.call import CliCall, command, owner_id
-from paceline.shells.cli.files import draft_of
+from paceline.shells.cli.files import open_output, refuse_existing
 from paceline.shells.cli.monitors.commands import IdArgument
 from paceline.shells.cli.monitors.import_file import app
 from paceline.shells.cli.monitors.over_rest import MONITOR_PATH, MONITORS_PATH
@@ -94,11 +91,13 @@ def list_next_times(
 @command(app, "export")
 def export_monitors(call: CliCall, file: ExportArgument = Path("-"), *, user: UserOption = None) -> None:
     """Write a user's monitors, one JSON document per line, for paceline monitor import."""
-    lines = 0
+    target, lines = None if str(file) == "-" else file, 0
 
     def write(documents: Iterator[dict[str, Any]]) -> None:
         nonlocal lines
-        with _open_output(file) as stream:
+        if target is not None:
+            refuse_existing(target)
+        with open_output(target) as stream:
             for document in documents:
                 stream.write(msgspec.json.encode(document) + b"\n")
                 lines += 1
@@ -108,7 +107,7 @@ def export_monitors(call: CliCall, file: ExportArgument = Path("-"), *, user: Us
         lambda remote: write(_definitions_over_rest(remote, remote.owner(user))),
     )
     text = f"{lines} monitors exported. Sealed values are written as ***, and stay as they are where they exist."
-    if str(file) == "-":
+    if target is None:
         print_note(text)
     else:
         emit(call, {"file": str(file), "monitors": lines}, f"{file}: {lines} monitors", TextNote(text))
@@ -124,19 +123,6 @@ def _definitions_over_rest(remote: Remote, owner: str) -> Iterator[dict[str, Any
     for view in remote.walk(MONITORS_PATH, MonitorView, user=owner):
         shown = msgspec.to_builtins(view)
         yield {"id": view.id} | {name: shown[name] for name in MonitorSpec.__struct_fields__ if name in shown}
-
-
-@contextmanager
-def _open_output(file: Path) -> Iterator[BinaryIO]:
-    """Opens stdout, or a file that appears once it is complete."""
-    if str(file) == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    if file.exists():
-        raise AlreadyExists(f"{file} exists already. Choose another name.")
-    with draft_of(file) as draft, draft.open("wb") as stream:
-        yield stream
 
 
 def _ended(look: Callable[[], RunView], *, wait_s: float) -> RunView:

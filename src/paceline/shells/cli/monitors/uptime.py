@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from paceline.shells.cli.call import CliCall, command, owner_id
-from paceline.shells.cli.files import draft_of
+from paceline.shells.cli.files import open_output
 from paceline.shells.cli.monitors.ahead import app
 from paceline.shells.cli.monitors.commands import IdArgument
 from paceline.shells.cli.monitors.over_rest import MONITOR_PATH
@@ -49,11 +47,8 @@ def show_uptime(call: CliCall, monitor_id: IdArgument, *, user: UserOption = Non
 
 
 def _write_csv(call: CliCall, view: UptimeView, file: Path) -> None:
-    text = days_csv(view)
-    if str(file) == "-":
-        typer.echo(text, nl=False)
-        return
-    with draft_of(file) as draft:
-        draft.write_bytes(text)
-    days = len(view.days)
-    emit(call, {"file": str(file), "days": days}, f"{file}: {days} days")
+    target, days = None if str(file) == "-" else file, len(view.days)
+    with open_output(target) as stream:
+        stream.write(days_csv(view))
+    if target is not None:
+        emit(call, {"file": str(file), "days": days}, f"{file}: {days} days")
