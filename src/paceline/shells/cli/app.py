@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -31,7 +32,7 @@ from paceline.shells.cli.ahead import commands as ahead
 from paceline.shells.cli.as_code import commands as as_code
 from paceline.shells.cli.batches import dead, providers
 from paceline.shells.cli.batches import records as batch_records
-from paceline.shells.cli.call import CliCall
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.history import commands as history
 from paceline.shells.cli.jobs import accounts, commands, keys
 from paceline.shells.cli.logins import RemoteOptions
@@ -50,31 +51,46 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-up.register(app)
-upkeep.register(app)
-history.register(app)
-ahead.register(app)
-login.register(app)
-export.register(app)
-import_.register(app)
-as_code.register(app)
-why.register(app)
-top.register(app)
-app.add_typer(users.app)
-app.add_typer(tokens.app)
-app.add_typer(monitor_uptime.app)
-app.add_typer(channels.app)
-app.add_typer(channels.silence_app)
-app.add_typer(channels.alert_app)
-app.add_typer(providers.app)
-app.add_typer(batch_records.app)
-app.add_typer(dead.app)
-app.add_typer(commands.app)
-app.add_typer(accounts.app)
-app.add_typer(keys.app)
-app.add_typer(runs.app)
-app.add_typer(simulator.app)
-app.add_typer(aws.app)
+COMMANDS: dict[str, Callable[..., int | None]] = {
+    "up": up.up,
+    "worker": up.worker,
+    "status": upkeep.status,
+    "check": upkeep.check,
+    "backup": upkeep.backup,
+    "migrate": upkeep.migrate,
+    "purge": upkeep.purge,
+    "verify": history.verify,
+    "ahead": ahead.show_ahead,
+    "login": login.login,
+    "logout": login.logout,
+    "export": export.export,
+    "import": import_.import_stream,
+    "apply": as_code.apply,
+    "why": why.why,
+    "top": top.top,
+}
+"""Commands without a group, in the order of the help."""
+GROUPS = (
+    users.app,
+    tokens.app,
+    monitor_uptime.app,
+    channels.app,
+    channels.silence_app,
+    channels.alert_app,
+    providers.app,
+    batch_records.app,
+    dead.app,
+    commands.app,
+    accounts.app,
+    keys.app,
+    runs.app,
+    simulator.app,
+    aws.app,
+)
+for _name, _function in COMMANDS.items():
+    command(app, _name)(_function)
+for _group in GROUPS:
+    app.add_typer(_group)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  # typer calls it so

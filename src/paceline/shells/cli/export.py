@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-import typer
 
 from paceline.errors import InvalidInput
 from paceline.shells.cli import output
-from paceline.shells.cli.call import CliCall, command
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.files import open_private, refuse_existing
 from paceline.shells.cli.history.receipts import ReceiptOption, write_receipt
 from paceline.shells.cli.options import argument, flag, option
@@ -39,10 +38,6 @@ HistoryOption = Annotated[
     bool, flag("--history", "Also write the ledger, for paceline verify FILE on another machine.")
 ]
 LEFT_SHOWN_MAX = 10
-
-
-def register(app: typer.Typer) -> None:
-    command(app, "export")(export)
 
 
 def export(

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import msgspec
-import typer
 
 from paceline.errors import MalformedBody
 from paceline.shells.cli import output
-from paceline.shells.cli.call import CliCall, command
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.export import refuse_while_running
 from paceline.shells.cli.files import open_input
 from paceline.shells.cli.options import argument, flag
@@ -19,10 +18,6 @@ from paceline.shells.cli.options import argument, flag
 LINE_BYTES_MAX = 64 * 1024 * 1024
 FileArgument = Annotated[Path, argument("FILE", "The file of paceline export; - reads stdin.")]
 LiveOption = Annotated[bool, flag("--live", "Import even if a Paceline runs on this store.")]
-
-
-def register(app: typer.Typer) -> None:
-    command(app, "import")(import_stream)
 
 
 def import_stream(call: CliCall, file: FileArgument = Path("-"), *, live: LiveOption = False) -> None:

@@ -7,19 +7,12 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from paceline.errors import InvalidInput
 from paceline.shells.cli import logins
-from paceline.shells.cli.call import CliCall, command
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.options import option
 from paceline.shells.cli.output import emit
 from paceline.steps.views.report import UserView
-
-
-def register(app: typer.Typer) -> None:
-    command(app, "login")(login)
-    command(app, "logout")(logout)
 
 
 def login(

@@ -10,9 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-import typer
-
-from paceline.shells.cli.call import CliCall, command
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.options import flag, option
 from paceline.shells.cli.output import emit
 
@@ -44,11 +42,6 @@ class Https(NamedTuple):
     tls_self_signed: Annotated[
         bool | None, flag("--tls-self-signed", "Serve HTTPS with its own certificates; prints where the CA is.")
     ] = None
-
-
-def register(app: typer.Typer) -> None:
-    command(app, "up")(up)
-    command(app, "worker")(worker)
 
 
 def up(

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import typer
 
 from paceline.core.batches.outgoing import WAITS_FOR_WORKER
 from paceline.core.durations import DURATION_RULE, parse_duration_ms
@@ -16,7 +15,7 @@ from paceline.core.monitors.values import PurgeReport
 from paceline.errors import AlreadyExists, FieldProblem, InvalidInput
 from paceline.ports import Store
 from paceline.shells.cli import output
-from paceline.shells.cli.call import CliCall, command
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.files import draft_of
 from paceline.shells.cli.options import argument, flag, option
 from paceline.steps.history.notes import note_retention
@@ -31,17 +30,6 @@ if TYPE_CHECKING:
 
 DAEMONS_SHOWN_MAX = 10
 PURGE_PASSES_MAX = 1_000_000
-
-
-def register(app: typer.Typer) -> None:
-    for name, function in (
-        ("status", status),
-        ("check", check),
-        ("backup", backup),
-        ("migrate", migrate),
-        ("purge", purge),
-    ):
-        command(app, name)(function)
 
 
 def status(call: CliCall) -> None:

@@ -5,20 +5,14 @@ from __future__ import annotations
 import os
 from typing import Annotated
 
-import typer
-
 from paceline.core.ahead.hours import HOURS_DEFAULT, HOURS_MAX
-from paceline.shells.cli.call import CliCall, command
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.options import option
 
 HoursOption = Annotated[int, option("N", "How many hours to show.", "--hours", min=1, max=HOURS_MAX)]
 OfUserOption = Annotated[
     str | None, option("USER", "Only this user's. [default: $PACELINE_USER, or all users]", "--user")
 ]
-
-
-def register(app: typer.Typer) -> None:
-    command(app, "ahead")(show_ahead)
 
 
 def show_ahead(call: CliCall, *, hours: HoursOption = HOURS_DEFAULT, user: OfUserOption = None) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from paceline.shells.cli.call import CliCall, command
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.options import UserOption, flag, option
 
 FilesOption = Annotated[list[Path], option("FILE", "YAML file; - reads stdin. May be repeated.", "-f", "--file")]
@@ -17,10 +15,6 @@ PruneOption = Annotated[
     flag("--prune", "Also remove definitions that the files leave out, only of kinds and users that the files name."),
 ]
 YesOption = Annotated[bool, flag("--yes", "Remove without asking.")]
-
-
-def register(app: typer.Typer) -> None:
-    command(app, "apply")(apply)
 
 
 def apply(

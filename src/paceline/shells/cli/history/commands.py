@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from paceline.shells.cli.call import CliCall, command
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.options import argument, option
 
 SinceOption = Annotated[
@@ -19,10 +17,6 @@ ReceiptArgument = Annotated[Path | None, argument("RECEIPT", "The receipt of FIL
 BatchOption = Annotated[str | None, option("BATCH", "Judge only this batch.")]
 DateOption = Annotated[str | None, option("DATE", "With --batch: judge only this day.")]
 JobOption = Annotated[str | None, option("JOB", "Judge only this job.")]
-
-
-def register(app: typer.Typer) -> None:
-    command(app, "verify")(verify)
 
 
 def verify(

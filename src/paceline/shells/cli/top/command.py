@@ -15,10 +15,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from paceline.errors import PacelineError
-from paceline.shells.cli.call import CliCall, command
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.options import flag
 from paceline.shells.cli.output import EXIT_OK, RemoteError, emit
 from paceline.shells.cli.text.form import WIDTH_LEAST, form_of
@@ -33,10 +31,6 @@ REFRESH_S = 1.0
 LOOK_S = 0.1
 LEAVE_KEYS = (b"q", b"Q", b"\x03", b"\x04")
 OnceOption = Annotated[bool, flag("--once", "Print the screen once and exit, as in a pipe.")]
-
-
-def register(app: typer.Typer) -> None:
-    command(app, "top")(top)
 
 
 def top(call: CliCall, *, once: OnceOption = False) -> int:

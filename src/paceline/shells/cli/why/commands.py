@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from paceline.errors import InvalidInput
-from paceline.shells.cli.call import CliCall, command
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.options import UserOption, argument, option
 
 RunArgument = Annotated[
@@ -25,11 +23,6 @@ RecordOption = Annotated[
     str | None, option("BATCH/RECORD", "Instead of a run: why this record did not run today.", "--record")
 ]
 JobOption = Annotated[str | None, option("JOB", "Instead of a run: why this job is not done.", "--job")]
-
-
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    command(app, "why")(why)
 
 
 def why(
