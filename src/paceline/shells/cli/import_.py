@@ -15,6 +15,14 @@ from paceline.shells.cli.export import refuse_while_running
 from paceline.shells.cli.files import open_input
 from paceline.shells.cli.options import argument, flag
 
+COLUMNS: output.Columns = {
+    "KIND": lambda row: row[0],
+    "CREATED": lambda row: row[1].get("created", 0),
+    "REPLACED": lambda row: row[1].get("replaced", 0),
+    "UNCHANGED": lambda row: row[1].get("unchanged", 0),
+    "PASSED OVER": lambda row: row[1].get("passed over", 0),
+}
+"""Columns of counts by kind."""
 LINE_BYTES_MAX = 64 * 1024 * 1024
 FileArgument = Annotated[Path, argument("FILE", "The file of paceline export; - reads stdin.")]
 LiveOption = Annotated[bool, flag("--live", "Import even if a Paceline runs on this store.")]
@@ -38,14 +46,12 @@ def import_stream(call: CliCall, file: FileArgument = Path("-"), *, live: LiveOp
             now_ms=system.clock.now_ms(),
             progress=lambda lines: progress(lines, None),
         )
-    words = ("created", "replaced", "unchanged", "passed over")
-    rows = [(kind, *(counts.get(word, 0) for word in words)) for kind, counts in done.counts.items()]
     note = output.TextNote(
         f"{done.unplaced} monitors were scheduled by a running Paceline before the import could do so:"
         " they fire like new ones. Stop all processes on this store before an import."
     )
-    columns = ["KIND", *(word.upper() for word in words)]
-    output.emit(call, msgspec.to_builtins(done), output.TextTable(columns, rows), note if done.unplaced else None)
+    shown = output.table(COLUMNS, done.counts.items())
+    output.emit(call, msgspec.to_builtins(done), shown, note if done.unplaced else None)
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:

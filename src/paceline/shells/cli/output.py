@@ -12,9 +12,8 @@ import msgspec
 
 from paceline.core.instants import to_text
 from paceline.errors import OverDailyCredits, PacelineError
-from paceline.shells.cli.text.columns import Cell, Column, Heading, heading_of
+from paceline.shells.cli.text.columns import Cell, Column, Heading, column_of
 from paceline.shells.cli.text.form import (
-    Drawn,
     Form,
     Piece,
     draw_fields,
@@ -83,12 +82,8 @@ Columns = Mapping[str, Cell | Column]
 
 
 class TextTable(NamedTuple):
-    columns: Sequence[str | Heading]
+    headings: Sequence[Heading]
     rows: Iterable[Sequence[Any]]
-
-    def draw(self, form: Form, styles: Mapping[str, str]) -> Drawn:
-        """Returns the table as lines. ``styles`` are those of cells with this text."""
-        return draw_table(form, [heading_of(one, n) for n, one in enumerate(self.columns)], self.rows, styles)
 
 
 class TextFields(NamedTuple):
@@ -179,9 +174,9 @@ def emit_list(call: CliCall, views: Sequence[Any], columns: Columns, *, none: st
 
 def table(columns: Columns, views: Iterable[Any]) -> TextTable:
     """Returns a table with a row for each view."""
-    headings = [Heading(name, one.kind, one.rank) if isinstance(one, Column) else name for name, one in columns.items()]
-    found = [one.cell if isinstance(one, Column) else one for one in columns.values()]
-    cells = [attrgetter(cell) if isinstance(cell, str) else cell for cell in found]
+    found = [column_of(one, position) for position, one in enumerate(columns.values())]
+    headings = [Heading(name, one.kind, one.rank) for name, one in zip(columns, found, strict=True)]
+    cells = [attrgetter(one.cell) if isinstance(one.cell, str) else one.cell for one in found]
     return TextTable(headings, ([cell(view) for cell in cells] for view in views))
 
 
@@ -219,7 +214,7 @@ def print_note(text: str) -> None:
 
 def _print_table(form: Form, shown: TextTable) -> None:
     """Prints the table, and a note about columns that did not fit."""
-    drawn = shown.draw(form, _STYLES)
+    drawn = draw_table(form, shown.headings, shown.rows, _STYLES)
     if sys.stdout.isatty():
         _print_coloured(drawn.lines)
     else:

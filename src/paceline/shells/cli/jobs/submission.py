@@ -13,7 +13,7 @@ from paceline.core.jobs.cost import Cost, add_costs, price
 from paceline.core.jobs.job import Job, JobLimits, parse_job
 from paceline.core.jobs.measurement import kind_of
 from paceline.shells.cli.call import CliCall, owner_id
-from paceline.shells.cli.output import TextFields, TextNote, TextTable, emit
+from paceline.shells.cli.output import Columns, TextFields, TextNote, emit, table
 from paceline.steps.jobs import submit
 from paceline.steps.views.job_report import BudgetView
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from paceline.wiring import System
 
 JOBS_PATH = "/v1/jobs"
+PRICE_COLUMNS: Columns = {"TYPE": "type", "DEFINITIONS": "definitions", "RESULTS": "results", "CREDITS": "credits"}
 
 
 class JobPrice(msgspec.Struct, frozen=True):
@@ -119,8 +120,7 @@ def emit_quote(call: CliCall, quoted: tuple[JobPrice, int]) -> None:
         ("credits left", f"{left} of {limit} for {quote.user} until {quote.resets_at}"),
         ("fits", after),
     ]
-    rows = [(one.type, one.definitions, one.results, one.credits) for one in quote.types]
-    emit(call, quote, TextTable(["TYPE", "DEFINITIONS", "RESULTS", "CREDITS"], rows), "", TextFields(fields))
+    emit(call, quote, table(PRICE_COLUMNS, quote.types), "", TextFields(fields))
 
 
 def emit_submitted(call: CliCall, done: JobAccepted) -> None:

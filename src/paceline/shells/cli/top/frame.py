@@ -9,7 +9,7 @@ from paceline.core.instants import to_text
 from paceline.shells.cli.output import Columns, table
 from paceline.shells.cli.text import fit
 from paceline.shells.cli.text.columns import ident, when, word, words
-from paceline.shells.cli.text.form import Form, Piece, printable
+from paceline.shells.cli.text.form import Form, Piece, draw_table, printable
 from paceline.shells.cli.top.facts import TopFacts
 from paceline.shells.cli.upkeep import is_running
 from paceline.steps.views.account_report import AccountView
@@ -41,7 +41,7 @@ def draw(facts: TopFacts, form: Form, *, height: int | None, trouble: str = "") 
     """
     width = form.width
     head = [_line(text, style, width) for text, style in _head(facts, form, trouble)]
-    drawn = [(one, table(one.columns, one.views).draw(form, STYLES).lines) for one in _sections(facts)]
+    drawn = [(one, draw_table(form, *table(one.columns, one.views), STYLES).lines) for one in _sections(facts)]
     if height is None:
         return [*head, *(line for one, lines in drawn for line in _section(one, lines, len(lines), width))]
     left = max(height - len(head), 0)
