@@ -21,11 +21,10 @@ from starlette import routing
 from bench.harness import Context, Result, in_turns, result
 from paceline.config import load_settings
 from paceline.core.monitors.definition import spec_document
-from paceline.shells.api import ApiHooks, build_app
-from paceline.shells.api.http.answers import Answer, json_answer
-from paceline.shells.api.http.app import Endpoint
-from paceline.shells.api.http.context import ApiContext, Call
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.answers import ApiAnswer, json_answer
+from paceline.shells.api.http.app import Endpoint, build_app
+from paceline.shells.api.http.context import ApiCall, ApiContext, ApiHooks
+from paceline.shells.api.http.route import Route, RouteGroup
 from paceline.shells.api.http.serving import server_config
 from paceline.steps.access import TOKEN_BYTES, add_user
 from paceline.steps.monitors.define import parse_put
@@ -204,7 +203,7 @@ def app_with_floor(system: System) -> routing.Router:
     hooks = ApiHooks()
     app = build_app(system, hooks)
     bare = Route(
-        Group("Bench"),
+        RouteGroup("Bench"),
         "PUT",
         FLOOR_PATH,
         {200: MonitorView},
@@ -216,7 +215,7 @@ def app_with_floor(system: System) -> routing.Router:
     return app
 
 
-async def answer_without_store(call: Call) -> Answer:
+async def answer_without_store(call: ApiCall) -> ApiAnswer:
     put = parse_put("bench", call.params["id"], call.body, call.api.limits)
     view = MonitorView(
         id=put.id,

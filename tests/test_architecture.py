@@ -33,8 +33,6 @@ LAYERS = (
     {"testing"},
     {"__main__"},
 )
-FOLDERS_WITH_UNIQUE_CLASS_NAMES = ("core", "ports", "steps", "adapters")
-"""A public class of one of these has a name of its own among all of them."""
 CORE_MAY_IMPORT = {
     "__future__",
     "array",
@@ -238,11 +236,10 @@ def test_no_folder_holds_more_modules_than_a_reader_can_survey(top: Path) -> Non
 def test_public_class_names_mean_one_thing() -> None:
     """A reader who meets a name need not look at the imports to know which class it is."""
     modules: dict[str, list[str]] = {}
-    for folder in FOLDERS_WITH_UNIQUE_CLASS_NAMES:
-        for path in sorted((SOURCE / folder).rglob("*.py")):
-            for node in ast.parse(path.read_text()).body:
-                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                    modules.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                modules.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
     assert {name: found for name, found in modules.items() if len(found) > 1} == {}
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, TypedDict
 
 from paceline.adapters.sqlite.identity import is_store
 from paceline.adapters.sqlite.store import SqliteStore
@@ -57,6 +57,13 @@ class Tls(NamedTuple):
     cert: Path
     key: Path | None = None
     authority: Path | None = None
+
+
+class UserLimits(TypedDict):
+    """Limits on the monitors of one user, by the names of the steps' arguments."""
+
+    monitors_max: int
+    firings_max: int
 
 
 class LazyVault:
@@ -118,6 +125,11 @@ class System:
     @property
     def limits(self) -> SpecLimits:
         return SpecLimits(every_ms_min=duration_ms(self.settings.every_min))
+
+    @property
+    def user_limits(self) -> UserLimits:
+        settings = self.settings
+        return UserLimits(monitors_max=settings.monitors_max, firings_max=settings.firings_per_second_max)
 
     @property
     def catch_up(self) -> CatchUp:

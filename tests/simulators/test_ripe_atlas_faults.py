@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from paceline.simulators.ripe_atlas import AtlasSimulator, Fault, Request
+from paceline.simulators.ripe_atlas import AtlasRequest, AtlasSimulator, Fault
 from tests.shells.cli.support.program import Program
 from tests.simulators.support.atlas_client import LOST, MINUTE_MS, Client, definition_of, order, ping
 
@@ -164,7 +164,7 @@ def test_simulator_answers_in_process_without_a_network(simulator: AtlasSimulato
     simulator.add_fault(Fault(kind="drop_after", method="POST"))
     headers = {"Authorization": f"Key {client.key}"}
     body = json.dumps(order()).encode()
-    request = Request.of("POST", "/api/v2/measurements/", headers=headers, body=body)
+    request = AtlasRequest.of("POST", "/api/v2/measurements/", headers=headers, body=body)
     assert simulator.answer(request).cut == "all"
     assert simulator.answer(request).document == {"measurements": [1_000_002]}
 

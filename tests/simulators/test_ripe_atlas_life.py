@@ -6,7 +6,13 @@ import json
 
 import pytest
 
-from paceline.simulators.ripe_atlas import POOL_PERMISSIONS, AtlasSimulator, Limits, Model, SimulatorClock
+from paceline.simulators.ripe_atlas import (
+    POOL_PERMISSIONS,
+    AtlasSimulator,
+    Limits,
+    Model,
+    SimulatorClock,
+)
 from tests.simulators.support.atlas_client import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Client, ping
 
 

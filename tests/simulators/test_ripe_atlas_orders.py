@@ -10,7 +10,13 @@ import dns.message
 import pytest
 from cryptography import x509
 
-from paceline.simulators.ripe_atlas import POOL_PERMISSIONS, AtlasSimulator, Grant, Model, SimulatorClock
+from paceline.simulators.ripe_atlas import (
+    POOL_PERMISSIONS,
+    AtlasSimulator,
+    Model,
+    SimulatedGrant,
+    SimulatorClock,
+)
 from tests.simulators.support.atlas_client import MINUTE_MS, START_MS, Client, definition_of, order, ping
 
 ALL_TYPES = ("ping", "traceroute", "dns", "sslcert", "ntp", "http")
@@ -235,7 +241,7 @@ def test_key_without_a_permission_is_refused_only_the_action_that_needs_it(
 
 def test_a_grant_for_one_measurement_stops_only_that(simulator: AtlasSimulator, client: Client) -> None:
     one, other = client.create(ping(), ping()).ids
-    grant = Grant("measurements.stop_measurement", one)
+    grant = SimulatedGrant("measurements.stop_measurement", one)
     narrow = Client(simulator.base_url, simulator.add_key("alice", grants=(grant,)).uuid)
     assert narrow.ask("DELETE", f"/measurements/{other}/").status == 403
     assert narrow.ask("DELETE", f"/measurements/{one}/").status == 204

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from paceline.simulators.ripe_atlas import AtlasSimulator, Limits
-from paceline.simulators.ripe_atlas.quotas import Day
+from paceline.simulators.ripe_atlas.quotas import DailyUsage
 from tests.simulators.support.atlas_client import DAY_MS, HOUR_MS, MINUTE_MS, START_MS, Client, definition_of, ping
 
 
@@ -56,7 +56,7 @@ def test_the_daily_credits_are_refused_until_a_day_has_passed(simulator: AtlasSi
 
 
 def test_daily_sums_and_books_equal_a_recount(simulator: AtlasSimulator, client: Client) -> None:
-    chance, day, world = random.Random(5), Day(), simulator.world
+    chance, day, world = random.Random(5), DailyUsage(), simulator.world
     for _ in range(80):
         stop_time = simulator.clock.now_ms() // 1_000 + chance.randrange(3_600, 90_000)
         often = {"is_oneoff": False, "stop_time": stop_time} if chance.random() < 0.3 else {}

@@ -37,7 +37,7 @@ OTHER_PATHS = "(other paths)"
 Cut = Literal["", "all", "half"]
 
 
-class Request(NamedTuple):
+class ModelRequest(NamedTuple):
     method: str
     target: str
     headers: dict[str, str]
@@ -54,7 +54,7 @@ class Request(NamedTuple):
         return _number(self.parameter(name, str(default)), default)
 
 
-class Answer(NamedTuple):
+class ModelAnswer(NamedTuple):
     """An answer. ``stream`` follows ``body`` and ends with the connection.
 
     ``cut`` closes the connection: ``all`` before any byte, ``half`` in the middle of the body.
@@ -68,8 +68,8 @@ class Answer(NamedTuple):
     cut: Cut = ""
 
 
-class Model(Protocol):
-    def answer(self, request: Request) -> Answer: ...
+class HttpModel(Protocol):
+    def answer(self, request: ModelRequest) -> ModelAnswer: ...
 
 
 class RequestLog:
@@ -77,9 +77,9 @@ class RequestLog:
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
-        self._latest: deque[Request] = deque(maxlen=REQUESTS_LOGGED_MAX)
+        self._latest: deque[ModelRequest] = deque(maxlen=REQUESTS_LOGGED_MAX)
 
-    def add(self, request: Request) -> None:
+    def add(self, request: ModelRequest) -> None:
         path = request.target.partition("?")[0]
         if path not in self._counts and len(self._counts) >= PATHS_COUNTED_MAX:
             path = OTHER_PATHS
@@ -94,7 +94,7 @@ class RequestLog:
         return sum(list(self._counts.values()))
 
     @property
-    def latest(self) -> list[Request]:
+    def latest(self) -> list[ModelRequest]:
         """The latest requests, oldest first."""
         return list(self._latest)
 
@@ -109,7 +109,7 @@ class ModelHttpServer:
         *,
         seed: int = 0,
         clock: Clock | None = None,
-        model: Model | None = None,
+        model: HttpModel | None = None,
         tls: ssl.SSLContext | None = None,
         body_bytes_max: int = BODY_BYTES_MAX,
     ) -> None:
@@ -202,43 +202,43 @@ class _Model:
     def __init__(self, seed: int, clock: Clock) -> None:
         self._chance = random.Random(seed)  # noqa: S311 - a model, not a secret
         self._clock = clock
-        self._routes: dict[str, Callable[[Request, str], Answer]] = {
+        self._routes: dict[str, Callable[[ModelRequest, str], ModelAnswer]] = {
             "ok": lambda _request, _rest: OK,
             "status": lambda _request, rest: _status(_number(rest, 200)),
             "slow": lambda _request, rest: OK._replace(delay_ms=min(_number(rest, 1_000), WAIT_MS_MAX)),
             "flap": self._flap,
             "flaky": self._flaky,
-            "drip": lambda request, _rest: Answer(stream=_drip(min(request.number("every", 100), WAIT_MS_MAX))),
-            "endless": lambda _request, _rest: Answer(stream=_endless()),
-            "gzip-bomb": lambda _request, _rest: Answer(body=_bomb(), headers=(("Content-Encoding", "gzip"),)),
+            "drip": lambda request, _rest: ModelAnswer(stream=_drip(min(request.number("every", 100), WAIT_MS_MAX))),
+            "endless": lambda _request, _rest: ModelAnswer(stream=_endless()),
+            "gzip-bomb": lambda _request, _rest: ModelAnswer(body=_bomb(), headers=(("Content-Encoding", "gzip"),)),
             "redirect": _redirect,
             "echo": _echo,
             "hang": lambda _request, _rest: OK._replace(delay_ms=WAIT_MS_MAX),
         }
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: ModelRequest) -> ModelAnswer:
         if request.target == "/ok":
             return OK
         name, _, rest = request.path.removeprefix("/").partition("/")
         route = self._routes.get(name)
         if route is None:
             known = ", ".join(f"/{known}" for known in self._routes)
-            return Answer(404, f"no such path; there are {known}\n".encode())
+            return ModelAnswer(404, f"no such path; there are {known}\n".encode())
         return route(request, rest)
 
-    def _flap(self, request: Request, _rest: str) -> Answer:
+    def _flap(self, request: ModelRequest, _rest: str) -> ModelAnswer:
         """Answer 200 for one period and 503 for the next."""
         period_ms = max(1, request.number("period", 10_000))
         return _status(503 if self._clock.now_ms() // period_ms % 2 else 200)
 
-    def _flaky(self, request: Request, _rest: str) -> Answer:
+    def _flaky(self, request: ModelRequest, _rest: str) -> ModelAnswer:
         return _status(503 if self._chance.random() * 100 < request.number("percent", 10) else 200)
 
 
 class _Connection(asyncio.Protocol):
     """The connection of one client. Its requests are answered in order."""
 
-    def __init__(self, model: Model, log: RequestLog, connections: set[_Connection], body_bytes_max: int) -> None:
+    def __init__(self, model: HttpModel, log: RequestLog, connections: set[_Connection], body_bytes_max: int) -> None:
         self._model = model
         self._body_bytes_max = body_bytes_max
         self._log = log
@@ -248,7 +248,7 @@ class _Connection(asyncio.Protocol):
         self._url = b""
         self._headers: dict[str, str] = {}
         self._body: list[bytes] = []
-        self._waiting: deque[tuple[Request, bool]] = deque()
+        self._waiting: deque[tuple[ModelRequest, bool]] = deque()
         self._answering: asyncio.Task[None] | None = None
         self._writable = asyncio.Event()
         self._writable.set()
@@ -279,7 +279,7 @@ class _Connection(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._send(Answer(400, b"not HTTP\n"), "GET", keep=False)
+            self._send(ModelAnswer(400, b"not HTTP\n"), "GET", keep=False)
             self.abort()
 
     # Methods that the parser calls
@@ -302,7 +302,7 @@ class _Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         method = self._parser.get_method().decode("latin-1")
-        request = Request(method, self._url.decode("latin-1"), self._headers, b"".join(self._body))
+        request = ModelRequest(method, self._url.decode("latin-1"), self._headers, b"".join(self._body))
         self._log.add(request)
         keep = self._parser.should_keep_alive()
         if self._answering is not None:
@@ -316,7 +316,7 @@ class _Connection(asyncio.Protocol):
 
     # Answers
 
-    async def _answer_in_turn(self, request: Request, answer: Answer, *, keep: bool) -> None:
+    async def _answer_in_turn(self, request: ModelRequest, answer: ModelAnswer, *, keep: bool) -> None:
         """Send a delayed or streamed answer, then answer the requests that arrived in the meantime."""
         while True:
             await asyncio.sleep(answer.delay_ms / 1_000)
@@ -336,7 +336,7 @@ class _Connection(asyncio.Protocol):
             self._transport.write(piece)
         self._transport.close()
 
-    def _send(self, answer: Answer, method: str, *, keep: bool) -> None:
+    def _send(self, answer: ModelAnswer, method: str, *, keep: bool) -> None:
         assert self._transport is not None
         if answer.cut != "all":
             whole = _encode(answer, head_only=method == "HEAD")
@@ -345,30 +345,30 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
 
-OK = Answer(body=b"ok\n")
+OK = ModelAnswer(body=b"ok\n")
 
 
 def _number(text: str, default: int) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else default
 
 
-def _status(status: int) -> Answer:
-    return Answer(status if 200 <= status <= 599 else 400, f"{status}\n".encode())
+def _status(status: int) -> ModelAnswer:
+    return ModelAnswer(status if 200 <= status <= 599 else 400, f"{status}\n".encode())
 
 
-def _redirect(request: Request, _rest: str) -> Answer:
+def _redirect(request: ModelRequest, _rest: str) -> ModelAnswer:
     target = request.parameter("to", "/ok").replace("\r", "").replace("\n", "")
-    return Answer(request.number("status", 302), headers=(("Location", target),))
+    return ModelAnswer(request.number("status", 302), headers=(("Location", target),))
 
 
-def _echo(request: Request, _rest: str) -> Answer:
+def _echo(request: ModelRequest, _rest: str) -> ModelAnswer:
     document = {
         "method": request.method,
         "target": request.target,
         "headers": request.headers,
         "body": request.body.decode("utf-8", "replace"),
     }
-    return Answer(body=msgspec.json.encode(document), headers=(("Content-Type", "application/json"),))
+    return ModelAnswer(body=msgspec.json.encode(document), headers=(("Content-Type", "application/json"),))
 
 
 async def _drip(every_ms: int) -> AsyncIterator[bytes]:
@@ -391,7 +391,7 @@ def _bomb() -> bytes:
     return b"".join(packer.compress(zeros) for _ in range(BOMB_BYTES // len(zeros))) + packer.flush()
 
 
-def _encode(answer: Answer, *, head_only: bool) -> bytes:
+def _encode(answer: ModelAnswer, *, head_only: bool) -> bytes:
     if answer is OK and not head_only:
         return _OK_BYTES
     try:
@@ -407,4 +407,4 @@ def _encode(answer: Answer, *, head_only: bool) -> bytes:
     return head if head_only or answer.status in (204, 304) else head + answer.body
 
 
-_OK_BYTES = _encode(Answer(body=b"ok\n"), head_only=False)
+_OK_BYTES = _encode(ModelAnswer(body=b"ok\n"), head_only=False)

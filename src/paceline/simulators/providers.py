@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from paceline.simulators.http import Answer, ModelHttpServer, Request
+from paceline.simulators.http import ModelAnswer, ModelHttpServer, ModelRequest
 
 ARRIVALS_MAX = 1_000_000
 LOOK_UP = "calls"
@@ -73,7 +73,7 @@ class _Provider:
 
 
 class ModelProviders:
-    """Fills the ``Model`` of the model HTTP server. Any thread may read and script it."""
+    """Fills the ``HttpModel`` of the model HTTP server. Any thread may read and script it."""
 
     HANG_MS = 600_000
 
@@ -98,16 +98,16 @@ class ModelProviders:
         with self._lock:
             return Counter(self._providers.setdefault(name, _Provider()).effects)
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: ModelRequest) -> ModelAnswer:
         name, _, rest = request.path.removeprefix("/").partition("/")
         with self._lock:
             provider = self._providers.setdefault(name, _Provider())
             word, _, key = rest.partition("/")
             if word == LOOK_UP and request.method == "GET":
-                return Answer(200 if provider.effects[unquote(key)] else 404)
+                return ModelAnswer(200 if provider.effects[unquote(key)] else 404)
             return self._call(name, provider, request)
 
-    def _call(self, name: str, provider: _Provider, request: Request) -> Answer:
+    def _call(self, name: str, provider: _Provider, request: ModelRequest) -> ModelAnswer:
         now_s = time.monotonic()
         key = next((value for field, value in request.headers.items() if field.lower() == "idempotency-key"), "")
         provider.calls += 1
@@ -134,10 +134,10 @@ class ModelProviders:
         provider.busy_until_s.append(now_s + (0 if answer.cut else answer.delay_ms / 1_000))
         return answer
 
-    def _decide(self, provider: _Provider, now_s: float) -> tuple[Answer, bool]:
+    def _decide(self, provider: _Provider, now_s: float) -> tuple[ModelAnswer, bool]:
         """Return the answer, and whether the call has its effect."""
         script, count = provider.script, provider.calls
-        well = Answer(script.status, script.body, (("Content-Type", "application/json"),), script.latency_ms)
+        well = ModelAnswer(script.status, script.body, (("Content-Type", "application/json"),), script.latency_ms)
         provider.recent_s = [at_s for at_s in provider.recent_s if at_s > now_s - 1]
         provider.recent_s.append(now_s)
         if script.calls_per_s_max and len(provider.recent_s) > script.calls_per_s_max:
@@ -146,7 +146,7 @@ class ModelProviders:
             return _busy(script.retry_after), False
         flapping = script.flap_ms and int((now_s - self._began_s) * 1_000) // script.flap_ms % 2
         if flapping or _is_turn(count, script.unavailable_every):
-            return Answer(503, b"unavailable\n", _retry_after(script.retry_after), script.latency_ms), False
+            return ModelAnswer(503, b"unavailable\n", _retry_after(script.retry_after), script.latency_ms), False
         if _is_turn(count, script.hang_every):
             return well._replace(delay_ms=self.HANG_MS), True
         return well._replace(cut="all" if _is_turn(count, script.lost_every) else ""), 200 <= script.status < 300
@@ -162,8 +162,8 @@ def _is_turn(count: int, every: int) -> bool:
     return every > 0 and count % every == 0
 
 
-def _busy(retry_after: str | None) -> Answer:
-    return Answer(429, b"slow down\n", _retry_after(retry_after))
+def _busy(retry_after: str | None) -> ModelAnswer:
+    return ModelAnswer(429, b"slow down\n", _retry_after(retry_after))
 
 
 def _retry_after(value: str | None) -> tuple[tuple[str, str], ...]:

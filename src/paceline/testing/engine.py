@@ -63,7 +63,7 @@ class VirtualEngine:
         self._hooks_out: dict[tuple[int, int], WebhookTry] = {}
         self._watch = Watch()
         self._atlas = open_atlas(system.settings)
-        self._desk = DispatchSettings(
+        self._dispatching = DispatchSettings(
             site=system.store.site("virtual"),
             secret=system.secret_key,
             sending_max=system.settings.atlas_sends_max,
@@ -146,18 +146,24 @@ class VirtualEngine:
     def _jobs(self) -> bool:
         """Send measurements and follow those at RIPE, every ``atlas_every`` while a job is open."""
         now_ms = self._clock.now_ms()
-        told = self._webhooks()
+        sent = self._webhooks()
         if now_ms < self._follow_ms or not self._has_jobs():
-            return told
-        store, atlas, vault, desk, clock = self._store, self._atlas, self._system.vault, self._desk, self._clock
+            return sent
+        store, atlas, vault, dispatching, clock = (
+            self._store,
+            self._atlas,
+            self._system.vault,
+            self._dispatching,
+            self._clock,
+        )
         self._follow_ms = now_ms + duration_ms(self._system.settings.atlas_every)
-        lose_stale_sends(store, settle_ms=desk.settle_ms, now_ms=now_ms)
-        look_up(store, atlas, vault, desk, clock=clock, chance=self._chance)
-        sync_accounts(store, atlas, vault, site=desk.site, every_ms=SYNC_MS, clock=clock)
+        lose_stale_sends(store, settle_ms=dispatching.settle_ms, now_ms=now_ms)
+        look_up(store, atlas, vault, dispatching, clock=clock, chance=self._chance)
+        sync_accounts(store, atlas, vault, site=dispatching.site, every_ms=SYNC_MS, clock=clock)
         follow(store, atlas, vault, self._watch, clock=clock)
         finish(store, now_ms=now_ms)
         for _ in range(SENDS_MAX):
-            if dispatch_next(store, atlas, vault, desk, clock=clock, chance=self._chance).outcome != "sent":
+            if dispatch_next(store, atlas, vault, dispatching, clock=clock, chance=self._chance).outcome != "sent":
                 break
         return True
 

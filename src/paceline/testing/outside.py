@@ -167,7 +167,7 @@ def _judge(check: PolledCheck, answer: Answer, took_ms: int) -> Done:
         return Done(ok=True, latency_ms=latency_ms)
     headers = {name.lower(): value for name, value in answer.headers.items()}
     body = answer.body
-    heard = HttpAnswer(
+    answered = HttpAnswer(
         answer.status,
         lambda: headers,
         lambda text: text in body,
@@ -175,7 +175,7 @@ def _judge(check: PolledCheck, answer: Answer, took_ms: int) -> Done:
         latency_ms=latency_ms,
         days_left=answer.days_left,
     )
-    reason = http_mismatch(check, heard)
+    reason = http_mismatch(check, answered)
     return Done(ok=not reason, reason=reason, latency_ms=latency_ms, code=answer.status)
 
 

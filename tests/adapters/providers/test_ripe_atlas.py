@@ -43,7 +43,12 @@ def test_a_send_gives_the_ids_in_the_order_of_the_definitions(
 
 
 REFUSALS: list[tuple[str, Limits, Measurement, dict[str, Any]]] = [
-    ("concurrent", Limits(concurrent=0), measurement(), {"scope": "account", "meter": "concurrent", "limit": 0}),
+    (
+        "concurrent",
+        Limits(concurrent=0),
+        measurement(),
+        {"scope": "account", "meter": "concurrent", "limit": 0},
+    ),
     (
         "daily results",
         Limits(daily_results=4),

@@ -17,7 +17,7 @@ from paceline.config import load_settings
 from paceline.core.jobs.atlas import Created, Lost, Refused, marker_prefix, marker_tag
 from paceline.core.jobs.atlas_replies import Credits, Delivered, KeyCheck
 from paceline.errors import WrongSetting
-from paceline.simulators.http import Answer, ModelHttpServer, Request
+from paceline.simulators.http import ModelAnswer, ModelHttpServer, ModelRequest
 from paceline.wiring import open_atlas
 from tests.adapters.providers.support.atlas_stage import CANARY, marker, send
 
@@ -28,12 +28,12 @@ HTML = (("Content-Type", "text/html"),)
 class Canned:
     """Answers every request as the test says."""
 
-    def __init__(self, give: Callable[[Request], Answer]) -> None:
+    def __init__(self, give: Callable[[ModelRequest], ModelAnswer]) -> None:
         self.answer = give
 
 
 @contextmanager
-def answering(give: Callable[[Request], Answer] | Answer) -> Iterator[tuple[RipeAtlas, ModelHttpServer]]:
+def answering(give: Callable[[ModelRequest], ModelAnswer] | ModelAnswer) -> Iterator[tuple[RipeAtlas, ModelHttpServer]]:
     model = Canned(give if callable(give) else lambda _request: give)
     with ModelHttpServer(model=model) as server:
         atlas = RipeAtlas(server.base_url, timeout_ms=5_000)
@@ -41,11 +41,11 @@ def answering(give: Callable[[Request], Answer] | Answer) -> Iterator[tuple[Ripe
         atlas.close()
 
 
-def documented(document: Any, status: int = 200) -> Answer:
-    return Answer(status, json.dumps(document).encode())
+def documented(document: Any, status: int = 200) -> ModelAnswer:
+    return ModelAnswer(status, json.dumps(document).encode())
 
 
-def page(*rows: dict[str, Any], following: str | None = None, **more: Any) -> Answer:
+def page(*rows: dict[str, Any], following: str | None = None, **more: Any) -> ModelAnswer:
     return documented({"count": len(rows), "next": following, "previous": None, "results": rows, **more})
 
 
@@ -79,14 +79,14 @@ def everything(atlas: RipeAtlas, key: str) -> list[Any]:
 # -- the key
 
 
-def echo(status: int, *, json_body: bool) -> Callable[[Request], Answer]:
+def echo(status: int, *, json_body: bool) -> Callable[[ModelRequest], ModelAnswer]:
     """A gateway that echoes the request, in capitals too."""
 
-    def give(request: Request) -> Answer:
+    def give(request: ModelRequest) -> ModelAnswer:
         said = " ".join([*request.headers.values(), request.target, KEY.upper()])
         if json_body:
             return documented({"error": {"status": status, "detail": said, "title": said}}, status)
-        return Answer(status, f"<html>{said}</html>".encode(), HTML)
+        return ModelAnswer(status, f"<html>{said}</html>".encode(), HTML)
 
     return give
 
@@ -110,8 +110,8 @@ def test_a_key_that_is_echoed_is_in_no_answer_log_or_repr(
 
 
 def test_a_redirect_and_a_link_to_another_host_are_not_followed() -> None:
-    with answering(Answer(200, b"{}")) as (_, other):
-        redirect = Answer(307, b"", (("Location", f"{other.base_url}/api/v2/credits/"),))
+    with answering(ModelAnswer(200, b"{}")) as (_, other):
+        redirect = ModelAnswer(307, b"", (("Location", f"{other.base_url}/api/v2/credits/"),))
         with answering(redirect) as (atlas, _):
             answer = atlas.credits(KEY)
             assert isinstance(answer, Refused), answer
@@ -119,7 +119,7 @@ def test_a_redirect_and_a_link_to_another_host_are_not_followed() -> None:
             assert isinstance(send(atlas, KEY), Refused)
         tag = marker_tag(marker())
 
-        def give(request: Request) -> Answer:
+        def give(request: ModelRequest) -> ModelAnswer:
             number = int(request.parameter("page", "1"))
             following = f"{other.base_url}/elsewhere" if number < 3 else None
             return page(row(number, tags=[tag]), following=following)
@@ -136,7 +136,7 @@ def test_a_redirect_and_a_link_to_another_host_are_not_followed() -> None:
 
 @pytest.mark.parametrize("status", [200, 201, 400, 503])
 def test_huge_answer_of_ripe_is_cut_and_not_interpreted(status: int) -> None:
-    with answering(lambda _request: Answer(status, stream=endless(b" " * 65_536))) as (atlas, _):
+    with answering(lambda _request: ModelAnswer(status, stream=endless(b" " * 65_536))) as (atlas, _):
         answers = [send(atlas, KEY), atlas.credits(KEY), atlas.check_key(KEY)]
     expected = Refused if status == 400 else Lost
     assert [type(answer) for answer in answers] == [expected] * 3
@@ -148,18 +148,18 @@ def test_huge_answer_of_ripe_is_cut_and_not_interpreted(status: int) -> None:
 def test_results_without_an_end_stop_at_the_bound_or_at_the_longest_line() -> None:
     line = b'{"msm_id": 1, "prb_id": 2}\n'
     lines: list[bytes] = []
-    with answering(lambda _request: Answer(200, stream=endless(line * 100))) as (atlas, _):
+    with answering(lambda _request: ModelAnswer(200, stream=endless(line * 100))) as (atlas, _):
         answer = atlas.results(KEY, 1, lines.append, bytes_max=len(line) * 1_000)
     assert answer == Delivered(1_000, len(line) * 1_000, whole=False)
     assert set(lines) == {line.strip()}
-    with answering(lambda _request: Answer(200, stream=endless(b" [" * 32_768))) as (atlas, _):
+    with answering(lambda _request: ModelAnswer(200, stream=endless(b" [" * 32_768))) as (atlas, _):
         endless_line = atlas.results(KEY, 1, lines.append, bytes_max=1_000_000_000)
     assert isinstance(endless_line, Lost), endless_line
     assert len(lines) == 1_000
 
 
 def test_a_server_that_says_nothing_costs_no_more_than_the_deadline() -> None:
-    with answering(Answer(200, b"{}", delay_ms=20_000)) as (_, server):
+    with answering(ModelAnswer(200, b"{}", delay_ms=20_000)) as (_, server):
         atlas = RipeAtlas(server.base_url, timeout_ms=200)
         answers = [send(atlas, KEY), atlas.credits(KEY), atlas.stop(KEY, 1)]
         atlas.close()
@@ -178,7 +178,7 @@ def test_a_server_that_says_nothing_costs_no_more_than_the_deadline() -> None:
     ],
 )
 def test_retry_after_is_read_in_seconds_or_as_a_date(headers: dict[str, str], pause_ms: int | None) -> None:
-    with answering(Answer(429, b"slow down", tuple(headers.items()))) as (atlas, _):
+    with answering(ModelAnswer(429, b"slow down", tuple(headers.items()))) as (atlas, _):
         answers = [send(atlas, KEY), atlas.in_flight(KEY)]
     assert [answer.retry_after_ms for answer in answers if isinstance(answer, Refused)] == [pause_ms] * 2
 
@@ -223,7 +223,7 @@ def test_warnings_of_a_creation_are_handed_on() -> None:
 
 
 def test_a_filter_that_was_ignored_is_noticed() -> None:
-    def ignored(name: str) -> Answer:
+    def ignored(name: str) -> ModelAnswer:
         return page(row(5), warnings=[{"source": {"parameter": name}, "detail": ["ignored"]}])
 
     with answering(ignored("status__in")) as (atlas, _):
@@ -253,12 +253,12 @@ def test_a_list_that_does_not_end_is_given_up() -> None:
 
 def test_results_of_another_measurement_are_not_taken() -> None:
     lines: list[bytes] = []
-    with answering(Answer(200, b'{"msm_id": 1}\n\n{"msm_id": 2}\n')) as (atlas, _):
+    with answering(ModelAnswer(200, b'{"msm_id": 1}\n\n{"msm_id": 2}\n')) as (atlas, _):
         assert isinstance(atlas.results(KEY, 1, lines.append, bytes_max=1_000), Lost)
     assert lines == [b'{"msm_id": 1}']
-    with answering(Answer(200, b'{"msm_id": 1}\n{"msm_id": 1, "a": 2}')) as (atlas, _):
+    with answering(ModelAnswer(200, b'{"msm_id": 1}\n{"msm_id": 1, "a": 2}')) as (atlas, _):
         assert atlas.results(KEY, 1, lines.append, bytes_max=1_000) == Delivered(2, 36, whole=True)
-    with answering(Answer(200, b'[{"msm_id": 1}, {"msm_id": 1}]')) as (atlas, _):
+    with answering(ModelAnswer(200, b'[{"msm_id": 1}, {"msm_id": 1}]')) as (atlas, _):
         assert isinstance(atlas.results(KEY, 1, lines.append, bytes_max=1_000), Lost)
 
 
@@ -269,7 +269,7 @@ def test_credits_of_an_older_ripe_have_no_limit() -> None:
 
 
 def test_grant_bound_to_one_object_does_not_count_as_a_permission() -> None:
-    def give(request: Request) -> Answer:
+    def give(request: ModelRequest) -> ModelAnswer:
         if "/keys/" in request.target:
             grants = [
                 {"permission": "measurements.create_measurement", "target": None},

@@ -12,7 +12,7 @@ import pytest
 
 from paceline.ports.queue_messages import CallWake
 from paceline.shells.aws_lambda import keeper, planner, sender, sweeper
-from paceline.shells.aws_lambda.planner import Day, execution_name
+from paceline.shells.aws_lambda.planner import DueDay, execution_name
 from tests.aws.support.lambda_stage import Context, Cycle, Stage, Target, timed
 from tests.aws.support.mapping import Weather
 from tests.aws.support.ministack import plain_client
@@ -193,13 +193,13 @@ def test_a_days_execution_has_a_name_that_step_functions_takes() -> None:
     for batch_id in ("daily", "daily_", "täglich", "dai ly", "x" * 120, "x" * 121):
         batch: Any = SimpleNamespace(id=batch_id)
         for again in range(3):
-            name = execution_name(Day(batch, date(2026, 11, 16)), again)
+            name = execution_name(DueDay(batch, date(2026, 11, 16)), again)
             assert len(name) <= 80
             assert name.replace("-", "").replace("_", "").isalnum()
             assert name.isascii()
             names.add(name)
     assert len(names) == 18
-    assert execution_name(Day(SimpleNamespace(id="daily"), date(2026, 11, 16))) == "daily-2026-11-16"  # type: ignore[arg-type]
+    assert execution_name(DueDay(SimpleNamespace(id="daily"), date(2026, 11, 16))) == "daily-2026-11-16"  # type: ignore[arg-type]
 
 
 def test_keeper_function_deletes_runs_older_than_their_retention(stage: Stage, target: Target) -> None:

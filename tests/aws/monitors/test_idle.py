@@ -13,7 +13,7 @@ from paceline.core.monitors.checks import HttpCheck
 from paceline.core.monitors.definition import MonitorSpec
 from paceline.core.monitors.due import CatchUp
 from paceline.core.monitors.values import PutMonitor
-from paceline.shells.daemon.daemon import Engine
+from paceline.shells.daemon.daemon import DaemonEngine
 from paceline.shells.daemon.keeper import Keeper
 from paceline.shells.daemon.metrics import Metrics
 from paceline.steps.monitors.define import put_monitor
@@ -37,7 +37,7 @@ def test_idle_worker_makes_few_requests_and_rarely_counts_the_whole_store(
     settings = load_settings(store=f"aws://?prefix={prefix}", secret_key=SECRET)
     system = System(settings, aws_store, SystemClock())
     assert (system.traits.look_ms_min, system.traits.rest_ms, system.traits.keep_ms) == (1_000, 30_000, 60_000)
-    engine = Engine(system, Metrics(), arrived=lambda: None, own=None)
+    engine = DaemonEngine(system, Metrics(), arrived=lambda: None, own=None)
     engine.start()
     try:
         with counted(clients) as asked:

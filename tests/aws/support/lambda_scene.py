@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from paceline.simulators.http import Answer, ModelHttpServer, Request
+from paceline.simulators.http import ModelAnswer, ModelHttpServer, ModelRequest
 from paceline.simulators.providers import ModelProviders
 from tests.aws.support.deployment import PREFIX, Deployment, deployed
 from tests.aws.support.virtual_clock import VirtualClock
@@ -40,7 +40,7 @@ class TimedProviders(ModelProviders):
         self.clock = clock
         self.seen: list[tuple[int, str]] = []
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: ModelRequest) -> ModelAnswer:
         self.seen.append((self.clock.now_ms(), request.path))
         return super().answer(request)
 

@@ -101,7 +101,7 @@ class Stage:
         self.clock.ahead_ms = shift_ms
 
     @property
-    def now(self) -> runtime.Engine:
+    def now(self) -> runtime.FunctionEngine:
         return runtime.engine()
 
     @property

@@ -19,7 +19,8 @@ import uvicorn
 
 from paceline.config import Settings
 from paceline.core.users import Role
-from paceline.shells.api import ApiHooks, LoopHealth, build_app
+from paceline.shells.api.http.app import build_app
+from paceline.shells.api.http.context import ApiHooks, LoopHealth
 from paceline.shells.api.http.serving import BoundedProtocol, server_config
 from paceline.steps.access import TOKEN_BYTES, add_user
 from paceline.steps.monitors.tick import tick

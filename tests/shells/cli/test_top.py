@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from paceline.shells.cli.text.form import Form
-from paceline.shells.cli.top.facts import Facts, NextHour, Part, Wrong
+from paceline.shells.cli.top.facts import CachedRead, NextHour, TopFacts, Wrong
 from paceline.shells.cli.top.frame import bar, draw
 from paceline.steps.views.report import MonitorView
 from tests.shells.cli.support.program import Program, eventually
@@ -139,14 +139,14 @@ def monitor(name: str, health: str) -> MonitorView:
 )
 def test_top_is_never_larger_than_the_terminal(names: list[str], width: int, height: int) -> None:
     wrong = [Wrong(monitor(name, "failing"), "例え " * 20) for name in names]
-    lines = draw(Facts(wrong, False, [], NextHour(0, 0, 0)), Form(width, NOW_MS), height=height)
+    lines = draw(TopFacts(wrong, False, [], NextHour(0, 0, 0)), Form(width, NOW_MS), height=height)
     assert len(lines) <= height
     assert all(sum(cell_len(one.text) for one in line) <= width for line in lines)
 
 
 def test_section_that_is_shortened_says_how_much_there_is() -> None:
     wrong = [Wrong(monitor(f"m{number}", "failing"), "no answer") for number in range(9)]
-    lines = draw(Facts(wrong, True, [], NextHour(0, 0, 0)), Form(80, NOW_MS), height=9)
+    lines = draw(TopFacts(wrong, True, [], NextHour(0, 0, 0)), Form(80, NOW_MS), height=9)
     text = ["".join(one.text for one in line) for line in lines]
     assert "9+ monitors failing" in text
     assert "Failing and late monitors (first 3 of 9+)" in text
@@ -167,7 +167,7 @@ def test_slow_part_of_top_is_not_read_at_every_refresh() -> None:
         reads.append(1)
         return len(reads)
 
-    part = Part(read)
+    part = CachedRead(read)
     began_s = time.monotonic()
     while time.monotonic() - began_s < 0.5:
         part.get()

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from paceline.core.batches.calls import CallResult
 from paceline.core.leases import Leased, sort_out
 from paceline.errors import StoreUnavailable
-from paceline.shells.daemon.in_flight import Drained, Found, InFlight, Work
+from paceline.shells.daemon.in_flight import ClaimedOrders, Drained, InFlight, InFlightWork
 from paceline.shells.daemon.store_threads import SETTLES_MAX, Fence
 
 T0_MS = 1_800_000_000_000
@@ -83,7 +83,7 @@ class Store:
             raise StoreUnavailable("it is full")
 
 
-class Errands(Work[Errand, CallResult]):
+class Errands(InFlightWork[Errand, CallResult]):
     """``waiting`` can be claimed; ``settled`` and ``released`` are the calls that the store received."""
 
     name = "errands"
@@ -102,12 +102,12 @@ class Errands(Work[Errand, CallResult]):
     def now_ms(self) -> int:
         return self.ms
 
-    def claim(self, room: int, ended: Sequence[tuple[Errand, CallResult]], *, told: bool) -> Found[Errand]:
-        del told
+    def claim(self, room: int, ended: Sequence[tuple[Errand, CallResult]], *, expected: bool) -> ClaimedOrders[Errand]:
+        del expected
         claimed, self.waiting = self.waiting[:room], self.waiting[room:]
         self.store.act("claim")
         self.settled += [order.handle for order, _ in ended]
-        return Found(claimed, self.ms if self.waiting else None)
+        return ClaimedOrders(claimed, self.ms if self.waiting else None)
 
     def fences(self, orders: Sequence[Errand]) -> list[Fence]:
         return [(order.handle, order.attempt) for order in orders]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.simulators.ripe_atlas import AtlasSimulator, Request
+from paceline.simulators.ripe_atlas import AtlasRequest, AtlasSimulator
 from tests.shells.support.daemons import Api, free_port, now_ms, start_daemon
 from tests.shells.support.job_daemons import QUICK, Stage, document, kill, on_create, stop, wait_for, worker
 
@@ -210,7 +210,7 @@ def test_orphaned_measurements_at_ripe_are_stopped_at_start(stage: Stage) -> Non
     key = next(iter(stage.atlas.world.registry.keys))
     strayed = document(1)["measurements"][0] | {"is_oneoff": False}
     strayed["definitions"][0] |= {"tags": [f"paceline-{site}", f"paceline-{site}-0lost-0"], "interval": 60}
-    order = Request.of("POST", f"/api/v2/measurements/?key={key}", headers={}, body=json.dumps(strayed).encode())
+    order = AtlasRequest.of("POST", f"/api/v2/measurements/?key={key}", headers={}, body=json.dumps(strayed).encode())
     assert stage.atlas.answer(order).status == 201
     time.sleep(0.5)  # RIPE's lists lag
     with worker(stage) as process:

@@ -23,7 +23,7 @@ from paceline.core.jobs.values import AccountSpec
 from paceline.shells.daemon import loop as loops
 from paceline.shells.daemon.jobs import Dispatcher, Follower
 from paceline.shells.daemon.keeper import Keeper
-from paceline.shells.daemon.loop import Loop, Turn
+from paceline.shells.daemon.loop import Loop, LoopTurn
 from paceline.shells.daemon.metrics import Metrics
 from paceline.simulators.ripe_atlas import AtlasSimulator, Limits
 from paceline.steps.jobs.accounts import put_account_spec
@@ -176,11 +176,11 @@ def test_a_loop_within_a_long_call_is_not_stuck_until_the_calls_own_deadline(mon
     monkeypatch.setattr(loops, "STUCK_S", 0.2)
     over, asking = threading.Event(), threading.Event()
 
-    def turn() -> Turn:
+    def turn() -> LoopTurn:
         loop.beat_for(0.5)
         asking.set()
         over.wait(10)
-        return Turn(10)
+        return LoopTurn(10)
 
     loop = Loop("a loop", turn, Metrics())
     loop.start()

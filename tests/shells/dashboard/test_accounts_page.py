@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from paceline.core.jobs.accounts import quarantine_key
 from paceline.shells.dashboard.pictures import forecast_chart
-from paceline.shells.dashboard.views.accounts import DAYS_TOLD, meter_total, pool_forecast
+from paceline.shells.dashboard.views.accounts import FORECAST_DAYS_MAX, meter_total, pool_forecast
 from tests.shells.api.conftest import World
 from tests.shells.dashboard.support.reading import text_of, view_of
 
@@ -49,7 +49,7 @@ def test_pool_that_is_not_used_or_lasts_for_many_years_has_no_end() -> None:
     unused = pool_forecast([account()], NOW_MS)
     assert unused is not None
     assert (unused["ends"], unused["used"]) == (None, 0)
-    for left, ends in ((100 * DAYS_TOLD, False), (100 * DAYS_TOLD - 1, True)):
+    for left, ends in ((100 * FORECAST_DAYS_MAX, False), (100 * FORECAST_DAYS_MAX - 1, True)):
         found = pool_forecast([account(left=left, spent=100)], NOW_MS)
         assert found is not None
         assert (found["ends"] is not None) is ends

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from paceline.simulators.ripe_atlas import Model
-from paceline.simulators.ripe_atlas.measurements import STATUS_NAMES, Status
+from paceline.simulators.ripe_atlas.measurements import STATUS_NAMES, StatusSince
 from paceline.simulators.ripe_atlas.world import Fate
 from paceline.steps.jobs import follow as following
 from paceline.steps.jobs.follow import Watch, finish
@@ -116,7 +116,7 @@ def test_unknown_status_of_ripe_fails_the_measurement_and_is_reported(
     job = sent(scene)
     scene.clock.advance(20 * SECOND_MS)
     item = scene.one(job)
-    at_ripe(scene, item).ended = Status(3, scene.clock.now_ms())
+    at_ripe(scene, item).ended = StatusSince(3, scene.clock.now_ms())
     report = pass_on(scene)
     assert scene.one(job).state == "failed"
     assert "not known: 3" in scene.one(job).reason

@@ -11,7 +11,7 @@ import pytest
 from paceline.adapters.providers.ripe_atlas import RipeAtlas
 from paceline.core.jobs.atlas_replies import Delivered, Unanswered
 from paceline.core.jobs.values import AccountSpec
-from paceline.simulators.ripe_atlas import POOL_PERMISSIONS, Fault, Grant, Model
+from paceline.simulators.ripe_atlas import POOL_PERMISSIONS, Fault, Model, SimulatedGrant
 from paceline.simulators.ripe_atlas.accounts import NON_PUBLIC, STOP
 from paceline.steps.jobs import counting
 from paceline.steps.jobs.accounts import add_key, put_account_spec, set_key_enabled
@@ -315,7 +315,7 @@ def test_a_cancel_that_no_key_may_carry_out_says_so_and_ends_with_the_measuremen
     with a_scene(tmp_path / "store.db", model=SHY) as scene:
         [secret] = scene.add_account()
         scene.simulator.world.registry.keys[secret].grants = tuple(
-            Grant(one) for one in POOL_PERMISSIONS if one != STOP
+            SimulatedGrant(one) for one in POOL_PERMISSIONS if one != STOP
         )
         job, watch = sent(scene), Watch()
         scene.store.cancel_measurement(scene.one(job).handle, now_ms=scene.clock.now_ms())
@@ -333,12 +333,12 @@ def test_unreadable_results_are_reported_as_an_obstacle_and_read_when_a_key_allo
     with a_scene(tmp_path / "store.db", model=SHY) as scene:
         [secret] = scene.add_account()
         key = scene.simulator.world.registry.keys[secret]
-        key.grants = tuple(Grant(one) for one in POOL_PERMISSIONS if one != NON_PUBLIC)
+        key.grants = tuple(SimulatedGrant(one) for one in POOL_PERMISSIONS if one != NON_PUBLIC)
         job, watch = sent(scene, measurement(is_public=False)), Watch()
         for _ in range(30):
             pass_on(scene, watch)
         item = scene.one(job)
         assert (item.state, item.reason.startswith("its results cannot be read: ")) == ("ongoing", True)
-        key.grants = tuple(Grant(one) for one in POOL_PERMISSIONS)
+        key.grants = tuple(SimulatedGrant(one) for one in POOL_PERMISSIONS)
         until_ended(scene, watch, job)
         assert (scene.one(job).state, scene.one(job).reason) == ("done", "")

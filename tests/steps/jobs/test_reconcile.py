@@ -13,7 +13,7 @@ from paceline.core.jobs.atlas import Created, Marker, request_body
 from paceline.core.jobs.job import JobLimits, parse_request
 from paceline.core.jobs.values import AccountSpec, NotSent
 from paceline.simulators.ripe_atlas import Fault
-from paceline.simulators.ripe_atlas.measurements import Delivery
+from paceline.simulators.ripe_atlas.measurements import ProbeDelivery
 from paceline.steps.jobs.accounts import put_account_spec
 from paceline.steps.jobs.follow import Watch
 from paceline.steps.jobs.reconcile import Reconciled, reconcile
@@ -132,7 +132,7 @@ def test_measurement_that_ended_early_and_holds_its_slot_is_left_to_the_follower
     item = scene.one(job)
     one = at_ripe(scene, item)
     one.probes = one.probes or (1,)
-    one.take_deliveries((Delivery(5_000, 1),))
+    one.take_deliveries((ProbeDelivery(5_000, 1),))
     pass_on(scene, Watch(), after_ms=MINUTE_MS)
     assert scene.one(job).state == "done"
     assert look(scene).orphans == ()

@@ -82,7 +82,12 @@ class Scene:
     # -- the world as it is set up
 
     def add_account(
-        self, name: str = "lab", *, spec: AccountSpec | None = None, limits: Limits | None = None, keys: int = 1
+        self,
+        name: str = "lab",
+        *,
+        spec: AccountSpec | None = None,
+        limits: Limits | None = None,
+        keys: int = 1,
     ) -> list[str]:
         """At RIPE and here; ``limits`` are RIPE's, ``spec`` ours. Returns the keys' secrets."""
         secrets = self.simulator.add_account(name, keys=keys, limits=limits)

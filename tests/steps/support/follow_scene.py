@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from paceline.core.jobs.values import StoredJob, StoredMeasurement
-from paceline.simulators.ripe_atlas.measurements import Measurement
+from paceline.simulators.ripe_atlas.measurements import SimulatedMeasurement
 from paceline.steps.jobs.follow import FollowReport, Watch, follow
 from tests.steps.support.atlas_scene import SECOND_MS, VAULT, Scene
 
@@ -38,7 +38,7 @@ def until_ended(scene: Scene, watch: Watch, job: StoredJob, *, passes_max: int =
     raise AssertionError("it never ends")
 
 
-def at_ripe(scene: Scene, item: StoredMeasurement, definition: int = 0) -> Measurement:
+def at_ripe(scene: Scene, item: StoredMeasurement, definition: int = 0) -> SimulatedMeasurement:
     """Returns the simulator's own measurement of the definition."""
     return scene.simulator.world.measurements[item.atlas[definition].atlas_id]
 

@@ -14,9 +14,9 @@ from paceline.core.jobs.values import AccountSpec
 from paceline.core.users import User, UserEdit
 from paceline.errors import PacelineError
 from paceline.ports import Atlas, Clock, Store
-from paceline.simulators.ripe_atlas import POOL_PERMISSIONS, AtlasSimulator, Grant, Limits
-from paceline.simulators.ripe_atlas.accounts import CREATE, Key
-from paceline.simulators.ripe_atlas.messages import Request
+from paceline.simulators.ripe_atlas import POOL_PERMISSIONS, AtlasSimulator, Limits, SimulatedGrant
+from paceline.simulators.ripe_atlas.accounts import CREATE, SimulatedKey
+from paceline.simulators.ripe_atlas.messages import AtlasRequest
 from paceline.simulators.ripe_atlas.world import Fate
 from paceline.steps.history.notes import note_disabled, note_limit
 from paceline.steps.jobs import accounts, dispatch, follow, lookup, reconcile, submit, sync
@@ -32,7 +32,7 @@ SYNC_EVERY_MS = 30 * SECOND_MS
 KEEP_MS = 12 * HOUR_MS
 WAIT_MS_MAX = 24 * HOUR_MS
 TOO_LARGE_PROBES = 900
-FULL_GRANTS = tuple(Grant(one) for one in POOL_PERMISSIONS)
+FULL_GRANTS = tuple(SimulatedGrant(one) for one in POOL_PERMISSIONS)
 
 
 class Place(NamedTuple):
@@ -379,7 +379,7 @@ class Ripe:
         document = _measurement("ping", "198.51.100.7", random.randint(1, 40), definitions=random.randint(1, 3))
         headers = {"authorization": f"Key {key.uuid}"}
         body = json.dumps(document).encode()
-        self._world.simulator.answer(Request.of("POST", "/api/v2/measurements/", headers=headers, body=body))
+        self._world.simulator.answer(AtlasRequest.of("POST", "/api/v2/measurements/", headers=headers, body=body))
         key.enabled, key.grants = kept
 
     def put_all_right(self) -> None:
@@ -387,7 +387,7 @@ class Ripe:
         for key in self._keys():
             key.enabled, key.grants = True, FULL_GRANTS
 
-    def _keys(self) -> list[Key]:
+    def _keys(self) -> list[SimulatedKey]:
         return list(self._world.simulator.world.registry.keys.values())
 
 

@@ -28,7 +28,7 @@ from paceline.core.jobs.values import (
 )
 from paceline.core.users import User, UserEdit
 from paceline.ports import JobStore
-from paceline.simulators.ripe_atlas.measurements import STOPPED, Measurement
+from paceline.simulators.ripe_atlas.measurements import STOPPED, SimulatedMeasurement
 from paceline.simulators.ripe_atlas.world import World
 from paceline.steps.jobs.reconcile import Reconciled
 from tests.world.support.ledger import demand
@@ -48,7 +48,7 @@ class Truth:
         self._tag = site_tag(site)
         self._site = site
 
-    def ours(self) -> list[tuple[Marker, Measurement]]:
+    def ours(self) -> list[tuple[Marker, SimulatedMeasurement]]:
         found = []
         for one in self._world.measurements.values():
             markers = [parse_marker_tag(tag) for tag in one.tags]
@@ -330,7 +330,7 @@ def check_true_end(books: JobBooks) -> None:
     for job in books.jobs.values():
         demand(10, job.finished is not None, f"job {job.id} never finished")
     numbers = {book.id: book.number for book in books.jobs.values()}
-    at_ripe: dict[int, list[Measurement]] = {}
+    at_ripe: dict[int, list[SimulatedMeasurement]] = {}
     for marker, one in truth.ours():
         at_ripe.setdefault(numbers[marker.job] << 14 | marker.index, []).append(one)
     for handle, those in at_ripe.items():

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from paceline.adapters.providers.atlas_lines import Lines
 from paceline.adapters.providers.ripe_atlas import API, RipeAtlas, _Reply
-from paceline.simulators.ripe_atlas import Answer, AtlasSimulator, Fault, Request
+from paceline.simulators.ripe_atlas import AtlasAnswer, AtlasRequest, AtlasSimulator, Fault
 from paceline.simulators.ripe_atlas.faults import BEFORE, Kind, answer_after, answer_before
 
 BASE = "https://atlas.ripe.net"
@@ -46,7 +46,7 @@ class Wire:
         self.struck: Counter[str] = Counter()
         self.asked: Counter[str] = Counter()
 
-    def carry(self, request: Request) -> tuple[Answer | None, bool]:
+    def carry(self, request: AtlasRequest) -> tuple[AtlasAnswer | None, bool]:
         """The answer, None if there is none; and whether the question arrived."""
         world = self._world
         shape = f"{request.method} {urlsplit(request.path).path.removeprefix(API)}"
@@ -56,7 +56,7 @@ class Wire:
         world.peril(f"after {shape}")
         return answer, arrived
 
-    def _carry(self, request: Request) -> tuple[Answer | None, bool]:
+    def _carry(self, request: AtlasRequest) -> tuple[AtlasAnswer | None, bool]:
         world = self._world
         if world.calm:
             return self._simulator.answer(request), True
@@ -100,7 +100,7 @@ class WiredAtlas(RipeAtlas):
     ) -> _Reply:
         del timeout_ms, until_s
         headers = {"authorization": f"Key {key}"} if key else {}
-        request = Request.of(method, f"{API}{path}", headers=headers, body=body or b"", base_url=BASE)
+        request = AtlasRequest.of(method, f"{API}{path}", headers=headers, body=body or b"", base_url=BASE)
         answer, arrived = self._wire.carry(request)
         if answer is None:
             return _Reply(None, fault="the line is bad", arrived=arrived)

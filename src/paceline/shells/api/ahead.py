@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from paceline.errors import NotFound
-from paceline.shells.api.http.answers import Answer, json_answer
+from paceline.shells.api.http.answers import ApiAnswer, json_answer
 from paceline.shells.api.http.auth import owner_of, viewer_of
-from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.context import ApiCall
 from paceline.shells.api.http.pages import query
-from paceline.shells.api.http.route import Group
+from paceline.shells.api.http.route import RouteGroup
 from paceline.steps.access import get_user
 from paceline.steps.ahead.report import AheadView, ahead, check_hours
 
-AHEAD = Group("Service")
+AHEAD = RouteGroup("Service")
 
 
 @AHEAD.get("/v1/ahead", AheadView, query=("hours", "user"), problems=(NotFound,), waits=True)
-async def show_ahead(call: Call) -> Answer:
+async def show_ahead(call: ApiCall) -> ApiAnswer:
     """The next hours in windows: firings, calls and sends against capacity, and the worst minutes.
 
     Covers all users for an admin who names none, else one user.

@@ -10,11 +10,12 @@ from paceline.core.batches.batch import Day, day_at
 from paceline.errors import FieldProblem, InvalidInput, LimitReached
 from paceline.shells import lists
 from paceline.shells.api.documents import PlanAnswer, PlanBody, RerunAnswer, RerunBody
-from paceline.shells.api.http.answers import Answer, Stream, json_answer, stream_answer, tagged_answer
-from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.pages import Page, query, truth
-from paceline.shells.api.http.route import READ_HEADERS, Group
+from paceline.shells.api.http.answers import ApiAnswer, Stream, json_answer, stream_answer, tagged_answer
+from paceline.shells.api.http.context import ApiCall
+from paceline.shells.api.http.pages import query, truth
+from paceline.shells.api.http.route import READ_HEADERS, RouteGroup
 from paceline.shells.cursors import make_cursor, position_of
+from paceline.shells.lists import ListPage
 from paceline.steps.batches import batches, export
 from paceline.steps.batches.plan import plan_day
 from paceline.steps.batches.preview import Preview, preview
@@ -24,7 +25,7 @@ from paceline.steps.views.days import CallRunView, DayReport, DaySummary, Provid
 from paceline.steps.views.running_days import RunningDay, running_days
 
 _MEDIA = {"ndjson": "application/x-ndjson", "csv": "text/csv; charset=utf-8"}
-DAYS = Group("Batches", access="admin")
+DAYS = RouteGroup("Batches", access="admin")
 _RUNNING = "running days"
 _DAYS = "/v1/batches/{batch}/days"
 _DAY = f"{_DAYS}/{{date}}"
@@ -33,7 +34,7 @@ _DAY = f"{_DAYS}/{{date}}"
 @DAYS.post(
     "/v1/batches/{batch}/plan", (PlanAnswer, Preview), body=PlanBody, body_needed=False, query=("dry_run",), waits=True
 )
-async def plan_batch(call: Call) -> Answer:
+async def plan_batch(call: ApiCall) -> ApiAnswer:
     """Plans a day: each active record gets one run, however often you plan it.
 
     A plan of a million runs takes a while, page by page; other writes come in between.
@@ -50,7 +51,7 @@ async def plan_batch(call: Call) -> Answer:
 
 
 @DAYS.get_page("/v1/days", RunningDay, headers=READ_HEADERS, waits=True)
-async def list_running_days(call: Call) -> Answer:
+async def list_running_days(call: ApiCall) -> ApiAnswer:
     """The running days in order of batch: the progress of each, and when it ends."""
     api = call.api
     asked = call.page()
@@ -60,11 +61,11 @@ async def list_running_days(call: Call) -> Answer:
     key = f"days {asked.limit} {after}"
     views = await api.kept.get(key, lambda: api.work(running_days, api.store, shown, now_ms=api.now_ms()))
     cursor = make_cursor(_RUNNING, shown[-1].id) if len(found) > asked.limit else None
-    return tagged_answer(Page(views, cursor), call.headers)
+    return tagged_answer(ListPage(views, cursor), call.headers)
 
 
 @DAYS.get_page(_DAYS, DaySummary, headers=READ_HEADERS)
-async def list_days(call: Call) -> Answer:
+async def list_days(call: ApiCall) -> ApiAnswer:
     """The batch's days, newest first."""
     api = call.api
     batch = await api.read(batches.get_batch, api.store, call.params["batch"])
@@ -72,20 +73,20 @@ async def list_days(call: Call) -> Answer:
 
 
 @DAYS.get(_DAY, DayReport, headers=READ_HEADERS, waits=True)
-async def show_day(call: Call) -> Answer:
+async def show_day(call: ApiCall) -> ApiAnswer:
     """The day: totals by state and provider, evenness, histogram."""
     return tagged_answer(await call.api.work(lists.show_day, call.api.system, await _day(call)), call.headers)
 
 
 @DAYS.get_page(f"{_DAY}/providers", ProviderDay, headers=READ_HEADERS, waits=True)
-async def list_day_providers(call: Call) -> Answer:
+async def list_day_providers(call: ApiCall) -> ApiAnswer:
     """The day's providers in order of id, each with its totals and how even its runs are."""
     day = await _day(call)
     return tagged_answer(await call.api.listed(call.page(), lists.list_day_providers, day), call.headers)
 
 
 @DAYS.post(f"{_DAY}/rerun", RerunAnswer, body=RerunBody, problems=(LimitReached,), waits=True)
-async def rerun_day(call: Call) -> Answer:
+async def rerun_day(call: ApiCall) -> ApiAnswer:
     """Runs the day's ended runs again, each once, however often you ask."""
     api, body = call.api, call.body
     batch = await api.read(batches.get_batch, api.store, call.params["batch"])
@@ -103,7 +104,7 @@ async def rerun_day(call: Call) -> Answer:
 
 
 @DAYS.get_page(f"{_DAY}/runs", CallRunView, headers=READ_HEADERS, query=("state", "provider"))
-async def list_day_runs(call: Call) -> Answer:
+async def list_day_runs(call: ApiCall) -> ApiAnswer:
     """The day's runs with their results."""
     day = await _day(call)
     asked = call.page("state", "provider")
@@ -112,7 +113,7 @@ async def list_day_runs(call: Call) -> Answer:
 
 
 @DAYS.get(f"{_DAY}/export", "application/x-ndjson, text/csv", query=("format", "state", "provider"), waits=True)
-async def export_day(call: Call) -> Stream:
+async def export_day(call: ApiCall) -> Stream:
     """The day's runs as a file, streamed."""
     day = await _day(call)
     asked = query(call.query_string, "format", "state", "provider")
@@ -131,6 +132,6 @@ async def export_day(call: Call) -> Stream:
     return stream_answer(pages, _MEDIA[form], (b"content-disposition", name.encode()))
 
 
-async def _day(call: Call) -> Day:
+async def _day(call: ApiCall) -> Day:
     store, params = call.api.store, call.params
     return await call.api.read(lambda: days.get_day(store, batches.get_batch(store, params["batch"]), params["date"]))

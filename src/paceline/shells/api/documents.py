@@ -107,7 +107,7 @@ class TokenMade(msgspec.Struct, frozen=True):
     token: str
 
 
-class OutgoingCheck(msgspec.Struct, frozen=True, tag_field="kind", tag="outgoing"):
+class OutgoingCheckSchema(msgspec.Struct, frozen=True, tag_field="kind", tag="outgoing"):
     """Work for your own checker. All fields besides `kind` are passed on as they are."""
 
 
@@ -304,7 +304,7 @@ class Redriven(msgspec.Struct, frozen=True):
     redriven: int
 
 
-class Replayed(msgspec.Struct, frozen=True):
+class ReplayAnswer(msgspec.Struct, frozen=True):
     """Counts of messages in dead queues: sent again, deleted because they are stale, and left because unreadable.
 
     ``queues``: how many messages of each queue were sent again.

@@ -10,11 +10,11 @@ from paceline.core.jobs.values import StoredJob
 from paceline.errors import AlreadyExists, FieldProblem, InvalidInput, JobFinished, NotFound, OverDailyCredits
 from paceline.shells import lists
 from paceline.shells.api.documents import JobAccepted, JobQuote, WebhookSecret
-from paceline.shells.api.http.answers import Answer, Header, Stream, json_answer, stream_answer
+from paceline.shells.api.http.answers import ApiAnswer, Header, Stream, json_answer, stream_answer
 from paceline.shells.api.http.auth import owner_of, viewer_of
-from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.context import ApiCall
 from paceline.shells.api.http.pages import query, truth
-from paceline.shells.api.http.route import Group
+from paceline.shells.api.http.route import RouteGroup
 from paceline.steps.access import get_user
 from paceline.steps.jobs import submit
 from paceline.steps.jobs.results import write_merged, write_results
@@ -23,8 +23,8 @@ from paceline.steps.views import job_report
 
 _MEDIA = "application/x-ndjson"
 _AGAIN: Header = (b"idempotent-replay", b"true")
-BUDGETS = Group("Users")
-JOBS = Group("Jobs")
+BUDGETS = RouteGroup("Users")
+JOBS = RouteGroup("Jobs")
 _JOB = "/v1/jobs/{job}"
 
 
@@ -37,7 +37,7 @@ _JOB = "/v1/jobs/{job}"
     headers=("Idempotency-Key",),
     problems=(OverDailyCredits, AlreadyExists, NotFound),
 )
-async def submit_job(call: Call) -> Answer:
+async def submit_job(call: ApiCall) -> ApiAnswer:
     """Prices the job, reserves its highest cost and submits it, completely or not at all."""
     asked = query(call.query_string, "dry_run", "user")
     asker = owner_of(call.user, asked.get("user", "me"))
@@ -60,7 +60,7 @@ async def submit_job(call: Call) -> Answer:
 
 
 @JOBS.get_page("/v1/jobs", job_report.JobSummary, query=("user",), problems=(NotFound,))
-async def list_jobs(call: Call) -> Answer:
+async def list_jobs(call: ApiCall) -> ApiAnswer:
     """Jobs, newest first."""
     api = call.api
     asked = call.page("user")
@@ -71,7 +71,7 @@ async def list_jobs(call: Call) -> Answer:
 
 
 @JOBS.get(_JOB, job_report.JobView, query=("measurements",))
-async def show_job(call: Call) -> Answer:
+async def show_job(call: ApiCall) -> ApiAnswer:
     """The job with its counts, its cost, why it waits, and its measurements."""
     asked = query(call.query_string, "measurements")
     whole = truth(asked, "measurements", default=True)
@@ -86,7 +86,7 @@ async def show_job(call: Call) -> Answer:
 
 
 @JOBS.delete(_JOB, {202: job_report.JobView}, problems=(JobFinished,))
-async def cancel_job(call: Call) -> Answer:
+async def cancel_job(call: ApiCall) -> ApiAnswer:
     """Cancels the job: measurements that were not sent are refunded, running ones are stopped.
 
     The loops stop running measurements at RIPE, so the answer may come before the end.
@@ -100,7 +100,7 @@ async def cancel_job(call: Call) -> Answer:
 
 
 @JOBS.get(f"{_JOB}/results", _MEDIA, query=("merged",), waits=True)
-async def stream_job_results(call: Call) -> Stream:
+async def stream_job_results(call: ApiCall) -> Stream:
     """The results as RIPE has them now, one per line, streamed."""
     api = call.api
     merged = query(call.query_string, "merged").get("merged")
@@ -116,7 +116,7 @@ async def stream_job_results(call: Call) -> Stream:
 
 
 @BUDGETS.get("/v1/users/{user}/budget", job_report.BudgetView)
-async def show_budget(call: Call) -> Answer:
+async def show_budget(call: ApiCall) -> ApiAnswer:
     """The user's credits of the day."""
     api = call.api
     view = await api.read(job_report.budget_view, api.store, call.owner, now_ms=api.now_ms())
@@ -124,13 +124,13 @@ async def show_budget(call: Call) -> Answer:
 
 
 @BUDGETS.get("/v1/users/{user}/webhook-secret", WebhookSecret)
-async def show_webhook_secret(call: Call) -> Answer:
+async def show_webhook_secret(call: ApiCall) -> ApiAnswer:
     """The secret that signs the user's webhooks."""
     owner = (await call.api.read(get_user, call.api.store, call.owner)).id
     return json_answer(200, WebhookSecret(webhook_secret(call.api.system.secret_key, owner)))
 
 
-async def _quote(call: Call, owner: str) -> Answer:
+async def _quote(call: ApiCall, owner: str) -> ApiAnswer:
     api = call.api
     async with api.heavy:
         quote = await api.work(
@@ -140,7 +140,7 @@ async def _quote(call: Call, owner: str) -> Answer:
     return json_answer(200, JobQuote(quote.cost, quote.budget.left, quote.measurements, quote.fits, resets_at))
 
 
-def _accepted(submitted: submit.SubmittedJob) -> Answer:
+def _accepted(submitted: submit.SubmittedJob) -> ApiAnswer:
     job = submitted.job
     location: Header = (b"location", f"/v1/jobs/{job.id}".encode())
     accepted = JobAccepted(job.id, job.reserved, submitted.budget.left, job.measurements, submitted.again)
@@ -152,6 +152,6 @@ def _idempotency_key(headers: Mapping[bytes, bytes]) -> str | None:
     return None if given is None else given.decode("latin-1")
 
 
-async def _job(call: Call) -> StoredJob:
+async def _job(call: ApiCall) -> StoredJob:
     api = call.api
     return await api.read(job_report.find_job, api.store, viewer_of(call.user), call.params["job"])

@@ -5,17 +5,18 @@ from __future__ import annotations
 from paceline.core.monitors.lists.query import parse_query
 from paceline.errors import FieldProblem, InvalidInput, NotFound, OwnerDisabled
 from paceline.shells import lists
-from paceline.shells.api.http.answers import Answer, json_answer
+from paceline.shells.api.http.answers import ApiAnswer, json_answer
 from paceline.shells.api.http.auth import owner_of
-from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.pages import Page, PageQuery, query, truth
-from paceline.shells.api.http.route import Group
+from paceline.shells.api.http.context import ApiCall
+from paceline.shells.api.http.pages import PageQuery, query, truth
+from paceline.shells.api.http.route import RouteGroup
+from paceline.shells.lists import ListPage
 from paceline.steps import access
 from paceline.steps.monitors.run_now import TIMES_DEFAULT, TIMES_MAX, RunNowView, UpcomingView, run_now, upcoming
 from paceline.steps.views.report import MonitorView
 from paceline.steps.views.uptime import with_figures
 
-MONITOR_QUERIES = Group("Monitors")
+MONITOR_QUERIES = RouteGroup("Monitors")
 _MONITORS = "/v1/users/{user}/monitors"
 _MONITOR = f"{_MONITORS}/{{id}}"
 _FILTERS = ("tag", "health", "kind", "q", "sort")
@@ -23,14 +24,14 @@ _ASKED = (*_FILTERS, "figures")
 
 
 @MONITOR_QUERIES.get_page(_MONITORS, MonitorView, query=_ASKED)
-async def list_monitors(call: Call) -> Answer:
+async def list_monitors(call: ApiCall) -> ApiAnswer:
     """The user's monitors, filtered and sorted."""
     owner = (await call.api.read(access.get_user, call.api.store, call.owner)).id
     return await _list(call, call.page(*_ASKED), owner)
 
 
 @MONITOR_QUERIES.get_page("/v1/monitors", MonitorView, access="admin", query=("user", *_ASKED), problems=(NotFound,))
-async def list_all_monitors(call: Call) -> Answer:
+async def list_all_monitors(call: ApiCall) -> ApiAnswer:
     """The monitors of all users, filtered and sorted."""
     asked = call.page("user", *_ASKED)
     owner = None
@@ -40,7 +41,7 @@ async def list_all_monitors(call: Call) -> Answer:
 
 
 @MONITOR_QUERIES.post(f"{_MONITOR}/run", {202: RunNowView}, problems=(OwnerDisabled,))
-async def run_monitor(call: Call) -> Answer:
+async def run_monitor(call: ApiCall) -> ApiAnswer:
     """Checks now, once; the cadence does not change."""
     api, owner, monitor_id = call.api, call.owner, call.params["id"]
 
@@ -53,7 +54,7 @@ async def run_monitor(call: Call) -> Answer:
 
 
 @MONITOR_QUERIES.get(f"{_MONITOR}/next", UpcomingView, query=("count",))
-async def list_next_times(call: Call) -> Answer:
+async def list_next_times(call: ApiCall) -> ApiAnswer:
     """The next times of the monitor, if nothing is edited."""
     api, text = call.api, query(call.query_string, "count").get("count", str(TIMES_DEFAULT))
     if not (text.isascii() and text.isdigit() and len(text) <= 9):
@@ -62,10 +63,10 @@ async def list_next_times(call: Call) -> Answer:
     return json_answer(200, view)
 
 
-async def _list(call: Call, asked: PageQuery, owner: str | None) -> Answer:
+async def _list(call: ApiCall, asked: PageQuery, owner: str | None) -> ApiAnswer:
     api = call.api
     query = parse_query(owner=owner, **{name: asked.given.get(name) for name in _FILTERS})
     page = await api.listed(asked, lists.list_monitors, query)
     if truth(asked.given, "figures", default=False):
-        page = Page(await api.work(with_figures, api.store, page.items, now_ms=api.now_ms()), page.next_cursor)
+        page = ListPage(await api.work(with_figures, api.store, page.items, now_ms=api.now_ms()), page.next_cursor)
     return json_answer(200, page)

@@ -17,12 +17,12 @@ from paceline.errors import FieldProblem, InvalidInput, LimitReached, PacelineEr
 from paceline.shells import lists
 from paceline.shells.api.documents import BulkAnswer, BulkBody, BulkResult
 from paceline.shells.api.http import etags
-from paceline.shells.api.http.answers import Answer, Header, empty_answer, json_answer
+from paceline.shells.api.http.answers import ApiAnswer, Header, empty_answer, json_answer
 from paceline.shells.api.http.batched_writes import Put
-from paceline.shells.api.http.context import ApiContext, Call
+from paceline.shells.api.http.context import ApiCall, ApiContext
 from paceline.shells.api.http.group_commit import Batch
 from paceline.shells.api.http.problems import problem_of
-from paceline.shells.api.http.route import EDIT_HEADERS, READ_HEADERS, Group
+from paceline.shells.api.http.route import EDIT_HEADERS, READ_HEADERS, RouteGroup
 from paceline.steps import access
 from paceline.steps.alerts.channels import KnownChannels
 from paceline.steps.monitors import define
@@ -34,13 +34,13 @@ BULK_CHUNK = 250
 _ITEM = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _ID = msgspec.json.Decoder(str)
 _NOT_YET = BulkResult(None, "refused")
-MONITORS = Group("Monitors")
+MONITORS = RouteGroup("Monitors")
 _MONITORS = "/v1/users/{user}/monitors"
 _MONITOR = f"{_MONITORS}/{{id}}"
 
 
 @MONITORS.put(_MONITOR, MonitorView, document="MonitorBody", hot=True, problems=(LimitReached,))
-async def put_monitor(call: Call) -> Answer:
+async def put_monitor(call: ApiCall) -> ApiAnswer:
     """Creates the monitor (201) or replaces it (200)."""
     owner, monitor_id = call.owner, call.params["id"]
     put = define.parse_put(owner, monitor_id, call.body, call.api.limits)
@@ -57,7 +57,7 @@ async def put_monitor(call: Call) -> Answer:
 
 
 @MONITORS.get(_MONITOR, MonitorView, headers=READ_HEADERS)
-async def show_monitor(call: Call) -> Answer:
+async def show_monitor(call: ApiCall) -> ApiAnswer:
     """The monitor with its schedule and health."""
     api = call.api
     monitor = await api.read(define.get_monitor, api.store, call.owner, call.params["id"])
@@ -67,14 +67,14 @@ async def show_monitor(call: Call) -> Answer:
 
 
 @MONITORS.patch(_MONITOR, MonitorView, document="MonitorPatchBody", headers=EDIT_HEADERS, problems=(RevisionMismatch,))
-async def edit_monitor(call: Call) -> Answer:
+async def edit_monitor(call: ApiCall) -> ApiAnswer:
     """Changes some fields (JSON merge patch, RFC 7396)."""
     patch, limits, vault = call.body, call.api.limits, call.api.system.vault
     return await _edit(call, lambda spec: define.merge_patch(spec, patch, limits, vault))
 
 
 @MONITORS.delete(_MONITOR, headers=EDIT_HEADERS, problems=(RevisionMismatch,))
-async def remove_monitor(call: Call) -> Answer:
+async def remove_monitor(call: ApiCall) -> ApiAnswer:
     """Removes the monitor; it does not fire any more."""
     api, owner, monitor_id = call.api, call.owner, call.params["id"]
     guard = etags.guard_of(call.headers)
@@ -95,19 +95,19 @@ async def remove_monitor(call: Call) -> Answer:
 
 
 @MONITORS.post(f"{_MONITOR}/pause", MonitorView, headers=EDIT_HEADERS, problems=(RevisionMismatch,))
-async def pause_monitor(call: Call) -> Answer:
+async def pause_monitor(call: ApiCall) -> ApiAnswer:
     """Pauses the monitor; it keeps its counter."""
     return await _edit(call, lambda spec: define.set_paused(spec, paused=True))
 
 
 @MONITORS.post(f"{_MONITOR}/resume", MonitorView, headers=EDIT_HEADERS, problems=(RevisionMismatch,))
-async def resume_monitor(call: Call) -> Answer:
+async def resume_monitor(call: ApiCall) -> ApiAnswer:
     """Resumes the monitor at once."""
     return await _edit(call, lambda spec: define.set_paused(spec, paused=False))
 
 
 @MONITORS.get_page(f"{_MONITOR}/runs", RunView)
-async def list_monitor_runs(call: Call) -> Answer:
+async def list_monitor_runs(call: ApiCall) -> ApiAnswer:
     """The monitor's runs, newest first."""
     api = call.api
     monitor = await api.read(define.get_monitor, api.store, call.owner, call.params["id"])
@@ -115,7 +115,7 @@ async def list_monitor_runs(call: Call) -> Answer:
 
 
 @MONITORS.put_many(_MONITORS, BulkAnswer, body=BulkBody, body_bytes_max=sys.maxsize)
-async def put_monitors(call: Call) -> Answer:
+async def put_monitors(call: ApiCall) -> ApiAnswer:
     """Puts many monitors; answers with a disposition for each."""
     api, owner = call.api, call.owner
     await api.read(access.get_user, api.store, owner)
@@ -141,7 +141,7 @@ async def _put_chunks(
     return done
 
 
-async def _put_guarded(api: ApiContext, put: PutMonitor, guard: etags.Guard) -> Put:
+async def _put_guarded(api: ApiContext, put: PutMonitor, guard: etags.RequestGuard) -> Put:
     """Puts the monitor if the stored one satisfies the conditional headers; retries if somebody wrote in between."""
 
     async def attempt() -> Put | None:
@@ -157,7 +157,7 @@ async def _put_guarded(api: ApiContext, put: PutMonitor, guard: etags.Guard) -> 
     return await etags.edit_together(f"Monitor {put.id!r}", attempt)
 
 
-async def _edit(call: Call, change: Callable[[MonitorSpec], MonitorSpec]) -> Answer:
+async def _edit(call: ApiCall, change: Callable[[MonitorSpec], MonitorSpec]) -> ApiAnswer:
     owner, monitor_id, guard = call.owner, call.params["id"], etags.guard_of(call.headers)
     monitor, view = await call.api.write(lambda: _edit_now(call.api, owner, monitor_id, change, guard))
     return _shown(200, monitor, view)
@@ -168,7 +168,7 @@ def _edit_now(
     owner: str,
     monitor_id: str,
     change: Callable[[MonitorSpec], MonitorSpec],
-    guard: etags.Guard,
+    guard: etags.RequestGuard,
 ) -> tuple[Monitor, MonitorView]:
     """Edits the monitor if the stored one satisfies the conditional headers. Runs in a writing thread."""
     seen = etags.expected_revision(guard, define.get_monitor(api.store, owner, monitor_id), monitor_id)
@@ -230,5 +230,5 @@ def _bulk_result(api: ApiContext, put: PutMonitor, result: PutResult) -> BulkRes
             return BulkResult(put.id, "refused", problem_of(error))
 
 
-def _shown(status: int, monitor: Monitor, view: MonitorView, *headers: Header) -> Answer:
+def _shown(status: int, monitor: Monitor, view: MonitorView, *headers: Header) -> ApiAnswer:
     return json_answer(status, view, etags.etag_header(monitor), *headers)

@@ -20,13 +20,13 @@ from paceline.core.instants import to_ms, to_text
 from paceline.core.monitors.checks import DEFAULT_QUEUE
 from paceline.core.parsing import decode
 from paceline.shells.api import outgoing_documents as documents
-from paceline.shells.api.http.answers import Answer, json_answer
+from paceline.shells.api.http.answers import ApiAnswer, json_answer
 from paceline.shells.api.http.auth import RunRights, owner_of, require_admin, rights_of, viewer_of
 from paceline.shells.api.http.batched_writes import ClaimAsk, WorkerAsk
-from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.long_poll import Found, poll
+from paceline.shells.api.http.context import ApiCall
+from paceline.shells.api.http.long_poll import PollResult, poll
 from paceline.shells.api.http.problems import point_into, problem_of
-from paceline.shells.api.http.route import Group
+from paceline.shells.api.http.route import RouteGroup
 from paceline.steps.access import get_user
 from paceline.steps.batches import outgoing as workers
 from paceline.steps.monitors import outgoing
@@ -40,14 +40,14 @@ RUN_CHARS_MAX = 300
 _chance = random.SystemRandom().random
 
 
-class _Named(msgspec.Struct):
+class _NamedRun(msgspec.Struct):
     run: str
 
 
 _OUTCOME = msgspec.json.Decoder(documents.OutcomeItem)
-_NAMED = msgspec.json.Decoder(_Named)
-OUTGOING = Group("Outgoing queue", scopes=("checker", "worker"))
-RUNS = Group("Runs")
+_NAMED = msgspec.json.Decoder(_NamedRun)
+OUTGOING = RouteGroup("Outgoing queue", scopes=("checker", "worker"))
+RUNS = RouteGroup("Runs")
 
 
 @OUTGOING.post(
@@ -59,7 +59,7 @@ RUNS = Group("Runs")
     problems=(errors.NotFound, errors.Forbidden, errors.NotClaimable),
     hot=True,
 )
-async def claim_runs(call: Call) -> Answer:
+async def claim_runs(call: ApiCall) -> ApiAnswer:
     """Leases runs for your own checker or worker; waits for the first, up to `wait`.
 
     If the client has gone away, nothing more is claimed.
@@ -87,7 +87,7 @@ async def claim_runs(call: Call) -> Answer:
     problems=(errors.NotClaimable,),
     hot=True,
 )
-async def claim_run(call: Call) -> Answer:
+async def claim_run(call: ApiCall) -> ApiAnswer:
     """Leases one run by its id, for a checker or a worker that got a message about it."""
     body: documents.RunClaimBody = call.body
     api, rights = call.api, rights_of(call.user)
@@ -111,7 +111,7 @@ async def claim_run(call: Call) -> Answer:
     problems=(errors.StaleLease,),
     hot=True,
 )
-async def report_outcome(call: Call) -> Answer:
+async def report_outcome(call: ApiCall) -> ApiAnswer:
     """Settles a leased run: ok, failed, or retry."""
     api = call.api
     report = _report(call.params["run"], call.body, rights_of(call.user))
@@ -130,7 +130,7 @@ async def report_outcome(call: Call) -> Answer:
 @OUTGOING.post(
     "/v1/outgoing/outcomes", documents.OutcomesAnswer, body=documents.OutcomesBody, body_bytes_max=sys.maxsize, hot=True
 )
-async def report_outcomes(call: Call) -> Answer:
+async def report_outcomes(call: ApiCall) -> ApiAnswer:
     """Settles up to 1,000 leased runs; answers with a disposition for each.
 
     All are written in one act; each item is judged by itself.
@@ -156,7 +156,7 @@ async def report_outcomes(call: Call) -> Answer:
 @OUTGOING.post(
     "/v1/runs/{run}/extend", documents.ExtendAnswer, body=documents.ExtendBody, problems=(errors.StaleLease,)
 )
-async def extend_lease(call: Call) -> Answer:
+async def extend_lease(call: ApiCall) -> ApiAnswer:
     """Moves the end of a lease, counted from now."""
     body: documents.ExtendBody = call.body
     api, run = call.api, canonical_run(call.params["run"])
@@ -171,7 +171,7 @@ async def extend_lease(call: Call) -> Answer:
 
 
 @RUNS.get("/v1/runs/{run}", (RunView, CallRunView))
-async def show_run(call: Call) -> Answer:
+async def show_run(call: ApiCall) -> ApiAnswer:
     """One run by its id; a batch's runs are for admins."""
     api, viewer, now_ms = call.api, viewer_of(call.user), call.api.now_ms()
     if viewer is None and (call_run := canonical_call_run(call.params["run"])) is not None:
@@ -180,12 +180,12 @@ async def show_run(call: Call) -> Answer:
     return json_answer(200, await api.read(show_monitor_run, api.store, run, viewer=viewer, now_ms=now_ms))
 
 
-async def _look_for_checks(call: Call, ask: ClaimAsk, weight: int) -> Found[outgoing.OutgoingItem]:
-    return Found(await call.api.do(call.api.writes.claim, ask, weight=weight))
+async def _look_for_checks(call: ApiCall, ask: ClaimAsk, weight: int) -> PollResult[outgoing.OutgoingItem]:
+    return PollResult(await call.api.do(call.api.writes.claim, ask, weight=weight))
 
 
-async def _look_for_work(call: Call, ask: WorkerAsk, weight: int) -> Found[workers.CallItem]:
-    return Found(*await call.api.do(call.api.writes.claim_for_workers, ask, weight=weight))
+async def _look_for_work(call: ApiCall, ask: WorkerAsk, weight: int) -> PollResult[workers.CallItem]:
+    return PollResult(*await call.api.do(call.api.writes.claim_for_workers, ask, weight=weight))
 
 
 def _call_run(rights: RunRights, text: str) -> str | None:
@@ -281,19 +281,19 @@ def check_run_owner(run: str, viewer: str) -> None:
         raise errors.NotFound(f"There is no run {name[:300]!r}. Ids look like user/monitor#generation@counter.")
 
 
-def _count_starts(call: Call, items: Sequence[outgoing.OutgoingItem]) -> None:
+def _count_starts(call: ApiCall, items: Sequence[outgoing.OutgoingItem]) -> None:
     now_ms = call.api.now_ms()
     late_ms = [now_ms - to_ms(datetime.fromisoformat(item.due)) for item in items if item.attempt == 1]
     call.api.hooks.metrics.observe_starts_ms("outgoing", late_ms)
 
 
-def _count_call_starts(call: Call, items: Sequence[workers.CallItem]) -> None:
+def _count_call_starts(call: ApiCall, items: Sequence[workers.CallItem]) -> None:
     now_ms = call.api.now_ms()
     late_ms = [max(0, now_ms - to_ms(datetime.fromisoformat(item.due))) for item in items if item.attempt == 1]
     call.api.hooks.metrics.observe_calls_ms(late_ms)
 
 
-def _worker_provider(call: Call, body: documents.ClaimBody) -> str:
+def _worker_provider(call: ApiCall, body: documents.ClaimBody) -> str:
     """Returns the provider of a worker's claim; raises Forbidden if the user may not claim there."""
     assert not isinstance(body.provider, msgspec.UnsetType)
     if not isinstance(body.user, msgspec.UnsetType):
@@ -312,7 +312,7 @@ def _worker_provider(call: Call, body: documents.ClaimBody) -> str:
     return body.provider
 
 
-async def _claimed_owner(call: Call, body: documents.ClaimBody) -> str | None:
+async def _claimed_owner(call: ApiCall, body: documents.ClaimBody) -> str | None:
     rights = rights_of(call.user)
     if not rights.checks:
         raise rights.out_of_scope('name its provider in "provider"')

@@ -8,20 +8,21 @@ from paceline.core.batches.provider import ProviderDefinition
 from paceline.core.batches.values import ProviderPut
 from paceline.errors import AlreadyExists
 from paceline.shells import lists
-from paceline.shells.api.http.answers import Answer, Header, empty_answer, json_answer
-from paceline.shells.api.http.context import ApiContext, Call
+from paceline.shells.api.http.answers import ApiAnswer, Header, empty_answer, json_answer
+from paceline.shells.api.http.context import ApiCall, ApiContext
 from paceline.shells.api.http.etags import etag_header, guard_of, not_modified, put_guarded
-from paceline.shells.api.http.pages import Page, truth
-from paceline.shells.api.http.route import READ_HEADERS, Group
+from paceline.shells.api.http.pages import truth
+from paceline.shells.api.http.route import READ_HEADERS, RouteGroup
+from paceline.shells.lists import ListPage
 from paceline.steps.batches import providers
 from paceline.steps.views.report import ProviderView, provider_view, with_latencies
 
-PROVIDERS = Group("Providers", access="admin")
+PROVIDERS = RouteGroup("Providers", access="admin")
 _PROVIDER = "/v1/providers/{provider}"
 
 
 @PROVIDERS.put(_PROVIDER, ProviderView, document="ProviderSpec")
-async def put_provider(call: Call) -> Answer:
+async def put_provider(call: ApiCall) -> ApiAnswer:
     """Creates the provider (201) or replaces it (200)."""
     api, provider_id = call.api, call.params["provider"]
 
@@ -44,14 +45,14 @@ async def put_provider(call: Call) -> Answer:
 
 
 @PROVIDERS.get(_PROVIDER, ProviderView, headers=READ_HEADERS)
-async def show_provider(call: Call) -> Answer:
+async def show_provider(call: ApiCall) -> ApiAnswer:
     """The provider with its standing."""
     provider = await call.api.read(providers.get_provider, call.api.store, call.params["provider"])
     return not_modified(call.headers, provider) or await _shown(call.api, 200, provider)
 
 
 @PROVIDERS.delete(_PROVIDER, problems=(AlreadyExists,))
-async def remove_provider(call: Call) -> Answer:
+async def remove_provider(call: ApiCall) -> ApiAnswer:
     """Removes a provider, unless a record or a run names it."""
     api, provider_id = call.api, call.params["provider"]
     await api.write(lambda: providers.remove_provider(api.store, provider_id))
@@ -59,28 +60,28 @@ async def remove_provider(call: Call) -> Answer:
 
 
 @PROVIDERS.post(f"{_PROVIDER}/pause", ProviderView)
-async def pause_provider(call: Call) -> Answer:
+async def pause_provider(call: ApiCall) -> ApiAnswer:
     """Pauses the provider: nothing more of it starts."""
     return await _set_paused(call, paused=True)
 
 
 @PROVIDERS.post(f"{_PROVIDER}/resume", ProviderView)
-async def resume_provider(call: Call) -> Answer:
+async def resume_provider(call: ApiCall) -> ApiAnswer:
     """Resumes the provider; it catches up at a limited pace."""
     return await _set_paused(call, paused=False)
 
 
 @PROVIDERS.get_page("/v1/providers", ProviderView, query=("figures",))
-async def list_providers(call: Call) -> Answer:
+async def list_providers(call: ApiCall) -> ApiAnswer:
     """All providers in order of id."""
     api, asked = call.api, call.page("figures")
     page = await api.listed(asked, lists.list_providers)
     if truth(asked.given, "figures", default=False):
-        page = Page(await api.work(with_latencies, api.store, page.items), page.next_cursor)
+        page = ListPage(await api.work(with_latencies, api.store, page.items), page.next_cursor)
     return json_answer(200, page)
 
 
-async def _set_paused(call: Call, *, paused: bool) -> Answer:
+async def _set_paused(call: ApiCall, *, paused: bool) -> ApiAnswer:
     api, provider_id = call.api, call.params["provider"]
     put = await api.write(
         lambda: providers.set_provider_paused(api.store, provider_id, paused=paused, now_ms=api.now_ms())
@@ -90,6 +91,6 @@ async def _set_paused(call: Call, *, paused: bool) -> Answer:
     return await _shown(api, 200, put.provider)
 
 
-async def _shown(api: ApiContext, status: int, provider: ProviderDefinition, *headers: Header) -> Answer:
+async def _shown(api: ApiContext, status: int, provider: ProviderDefinition, *headers: Header) -> ApiAnswer:
     view = await api.work(provider_view, api.store, provider, now_ms=api.now_ms())
     return json_answer(status, view, etag_header(provider), *headers)

@@ -13,12 +13,13 @@ from paceline.core.parsing import decode
 from paceline.errors import FieldProblem, InvalidInput, MalformedBody
 from paceline.shells import lists
 from paceline.shells.api.documents import BulkResult, RecordsAnswer, RecordsBody, RecordView, RefusedLine
-from paceline.shells.api.http.answers import Answer, empty_answer, json_answer, tagged_answer
-from paceline.shells.api.http.bodies import Line, is_lines, read_body, read_line_pages
-from paceline.shells.api.http.context import OWN_WEIGHT, ApiContext, Call
-from paceline.shells.api.http.pages import Page, truth
+from paceline.shells.api.http.answers import ApiAnswer, empty_answer, json_answer, tagged_answer
+from paceline.shells.api.http.bodies import BodyLine, is_lines, read_body, read_line_pages
+from paceline.shells.api.http.context import OWN_WEIGHT, ApiCall, ApiContext
+from paceline.shells.api.http.pages import truth
 from paceline.shells.api.http.problems import point_into, problem_of
-from paceline.shells.api.http.route import READ_HEADERS, Group
+from paceline.shells.api.http.route import READ_HEADERS, RouteGroup
+from paceline.shells.lists import ListPage
 from paceline.steps.batches import batches
 from paceline.steps.batches.batches import PutRecord
 from paceline.steps.batches.late_records import plan_late_records
@@ -31,13 +32,13 @@ RECORDS_CHUNK = 1_000
 RECORDS_PER_PUT = 4
 """How many records take about as long to write as one put of a monitor."""
 _BODY = msgspec.json.Decoder(RecordsBody)
-RECORDS = Group("Batches", access="admin")
+RECORDS = RouteGroup("Batches", access="admin")
 _RECORDS = "/v1/batches/{batch}/records"
 _RECORD = f"{_RECORDS}/{{record}}"
 
 
 @RECORDS.put_many(_RECORDS, RecordsAnswer, document="RecordsBody", body_bytes_max=sys.maxsize, streamed=True)
-async def put_records(call: Call) -> Answer:
+async def put_records(call: ApiCall) -> ApiAnswer:
     """Puts many records, as one document or as any number of lines."""
     api = call.api
     batch = await api.read(batches.get_batch, api.store, call.params["batch"])
@@ -48,18 +49,18 @@ async def put_records(call: Call) -> Answer:
 
 
 @RECORDS.get_page(_RECORDS, RecordView, headers=READ_HEADERS, query=("provider", "active"))
-async def list_records(call: Call) -> Answer:
+async def list_records(call: ApiCall) -> ApiAnswer:
     """The batch's records in order of id."""
     api = call.api
     batch = await api.read(batches.get_batch, api.store, call.params["batch"])
     asked = call.page("provider", "active")
     active = truth(asked.given, "active", default=False) if "active" in asked.given else None
     page = await api.listed(asked, lists.list_records, batch, asked.given.get("provider"), active=active)
-    return tagged_answer(Page([record_view(record) for record in page.items], page.next_cursor), call.headers)
+    return tagged_answer(ListPage([record_view(record) for record in page.items], page.next_cursor), call.headers)
 
 
 @RECORDS.get(_RECORD, RecordView)
-async def show_record(call: Call) -> Answer:
+async def show_record(call: ApiCall) -> ApiAnswer:
     """The record."""
     store, name = call.api.store, call.params["record"]
 
@@ -70,7 +71,7 @@ async def show_record(call: Call) -> Answer:
 
 
 @RECORDS.delete(_RECORD)
-async def remove_record(call: Call) -> Answer:
+async def remove_record(call: ApiCall) -> ApiAnswer:
     """Removes the record; it no longer runs, not even today."""
     store, record_id = call.api.store, call.params["record"]
 
@@ -85,7 +86,7 @@ def record_view(record: RecordSpec) -> RecordView:
     return RecordView(**record_document(record))
 
 
-async def _put_items(call: Call, batch: Batch) -> RecordsAnswer:
+async def _put_items(call: ApiCall, batch: Batch) -> RecordsAnswer:
     """Puts the records of one document, limited like a bulk put of monitors. Returns a disposition for each item."""
     settings = call.api.system.settings
     body = await read_body(
@@ -104,7 +105,7 @@ async def _put_items(call: Call, batch: Batch) -> RecordsAnswer:
     return _answer(Counter(result.disposition for result in results), items=results)
 
 
-async def _put_lines(call: Call, batch: Batch) -> RecordsAnswer:
+async def _put_lines(call: ApiCall, batch: Batch) -> RecordsAnswer:
     """Puts lines as they arrive, a page at a time. Records that were put stay, even if the rest never arrives."""
     counts: Counter[str] = Counter()
     refusals: list[RefusedLine] = []
@@ -126,7 +127,7 @@ async def _write(api: ApiContext, batch: Batch, judged: Sequence[RecordSpec | Pu
     )
 
 
-def _judge(line: Line) -> RecordSpec | PutRecord:
+def _judge(line: BodyLine) -> RecordSpec | PutRecord:
     if line.text is None:
         return PutRecord("", "refused", MalformedBody(f"The line is longer than {LINE_BYTES_MAX} bytes."))
     return batches.judge_record(line.text)

@@ -20,9 +20,9 @@ from paceline.shells.api import (
     users,
     why,
 )
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.route import Route, RouteGroup
 
-_GROUPS: tuple[Group, ...] = (
+_GROUPS: tuple[RouteGroup, ...] = (
     monitors.MONITORS,
     monitor_queries.MONITOR_QUERIES,
     uptime.UPTIME,

@@ -6,11 +6,10 @@ from contextlib import suppress
 
 from paceline.errors import StoreDamaged, StoreUnavailable
 from paceline.shells.api.documents import Alive, LoopView, Ready
-from paceline.shells.api.http.answers import Answer, json_answer, text_answer
-from paceline.shells.api.http.context import ApiContext, Call
-from paceline.shells.api.http.pages import Page
+from paceline.shells.api.http.answers import ApiAnswer, json_answer, text_answer
+from paceline.shells.api.http.context import ApiCall, ApiContext
 from paceline.shells.api.http.problems import NotReady
-from paceline.shells.api.http.route import Group
+from paceline.shells.api.http.route import RouteGroup
 from paceline.shells.cursors import position_of
 from paceline.shells.daemon.metrics import CONTENT_TYPE
 from paceline.shells.lists import first_of
@@ -19,22 +18,22 @@ from paceline.steps.views.service_report import ServiceStatus, service_status
 
 REFRESH_S_MAX = 0.4
 """Longest wait for new figures. Together with the wait for a trial write, /metrics answers within two seconds."""
-SERVICE = Group("Service")
+SERVICE = RouteGroup("Service")
 
 
 @SERVICE.get_page("/v1/schedulers", SchedulerView, access="admin")
-async def list_schedulers(call: Call) -> Answer:
+async def list_schedulers(call: ApiCall) -> ApiAnswer:
     """All entries of the scheduler, in order of generation."""
     api = call.api
     asked = call.page()
     after = position_of(asked.cursor, "schedulers", 0)
     rows = await api.work(api.store.schedulers, after_generation=after, limit=asked.limit + 1, now_ms=api.now_ms())
-    page = first_of(rows, asked.limit, "schedulers", at=lambda row: row.entry.generation, view=scheduler_view)
-    return json_answer(200, Page(*page))
+    page = first_of(rows, asked, "schedulers", at=lambda row: row.entry.generation, view=scheduler_view)
+    return json_answer(200, page)
 
 
 @SERVICE.get("/v1/status", ServiceStatus, access="admin")
-async def show_status(call: Call) -> Answer:
+async def show_status(call: ApiCall) -> ApiAnswer:
     """Counts and ages of everything."""
     api = call.api
     store_url = api.system.settings.store
@@ -42,14 +41,14 @@ async def show_status(call: Call) -> Answer:
 
 
 @SERVICE.get("/healthz", Alive, access="open")
-async def show_health(call: Call) -> Answer:
+async def show_health(call: ApiCall) -> ApiAnswer:
     """Liveness: the process answers."""
     del call
     return json_answer(200, Alive())
 
 
 @SERVICE.get("/readyz", Ready, access="open", problems=(StoreUnavailable, StoreDamaged, NotReady))
-async def show_readiness(call: Call) -> Answer:
+async def show_readiness(call: ApiCall) -> ApiAnswer:
     """Readiness: the store can be written and every loop turns.
 
     Answers within two seconds, even if something hangs.
@@ -67,7 +66,7 @@ async def show_readiness(call: Call) -> Answer:
 
 
 @SERVICE.get("/metrics", "text/plain", access="open")
-async def show_metrics(call: Call) -> Answer:
+async def show_metrics(call: ApiCall) -> ApiAnswer:
     """Metrics for Prometheus."""
     api = call.api
     try:

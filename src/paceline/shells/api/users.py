@@ -11,23 +11,23 @@ from paceline.core.scopes import worker_provider
 from paceline.core.users import UserEdit
 from paceline.errors import AlreadyExists, Forbidden, LimitReached
 from paceline.shells.api.documents import NewTokenBody, NewUser, NewUserBody, TokenMade, UserPatchBody
-from paceline.shells.api.http.answers import Answer, empty_answer, json_answer
+from paceline.shells.api.http.answers import ApiAnswer, empty_answer, json_answer
 from paceline.shells.api.http.auth import owner_of, require_admin
-from paceline.shells.api.http.context import ApiContext, Call
-from paceline.shells.api.http.pages import Page, page_by_id
-from paceline.shells.api.http.route import Group
+from paceline.shells.api.http.context import ApiCall, ApiContext
+from paceline.shells.api.http.pages import page_by_id
+from paceline.shells.api.http.route import RouteGroup
 from paceline.shells.cursors import position_of
 from paceline.shells.lists import first_of
 from paceline.steps import access
 from paceline.steps.views.report import TokenView, UserView, token_view, user_view
 
 T = TypeVar("T")
-USERS = Group("Users")
+USERS = RouteGroup("Users")
 _USER = "/v1/users/{user}"
 
 
 @USERS.post("/v1/users", {201: NewUser}, access="admin", body=NewUserBody, problems=(AlreadyExists,))
-async def add_user(call: Call) -> Answer:
+async def add_user(call: ApiCall) -> ApiAnswer:
     """Adds a user with a first token, which is shown only this once."""
     body: NewUserBody = call.body
     api = call.api
@@ -46,23 +46,23 @@ async def add_user(call: Call) -> Answer:
 
 
 @USERS.get_page("/v1/users", UserView, access="admin")
-async def list_users(call: Call) -> Answer:
+async def list_users(call: ApiCall) -> ApiAnswer:
     """All users in order of id."""
     api = call.api
     asked = call.page()
     users = await api.read(api.store.users, after=position_of(asked.cursor, "users", ""), limit=asked.limit + 1)
-    page = first_of(users, asked.limit, "users", at=lambda user: user.id, view=user_view)
-    return json_answer(200, Page(*page))
+    page = first_of(users, asked, "users", at=lambda user: user.id, view=user_view)
+    return json_answer(200, page)
 
 
 @USERS.get(_USER, UserView)
-async def show_user(call: Call) -> Answer:
+async def show_user(call: ApiCall) -> ApiAnswer:
     """The user; `me` is the token's own user."""
     return json_answer(200, user_view(await call.api.read(access.get_user, call.api.store, call.owner)))
 
 
 @USERS.patch(_USER, UserView, access="admin", body=UserPatchBody)
-async def edit_user(call: Call) -> Answer:
+async def edit_user(call: ApiCall) -> ApiAnswer:
     """Changes role or daily credits; disables or enables the user."""
     body: UserPatchBody = call.body
     api, owner = call.api, call.owner
@@ -73,7 +73,7 @@ async def edit_user(call: Call) -> Answer:
 
 
 @USERS.delete(_USER, access="admin")
-async def remove_user(call: Call) -> Answer:
+async def remove_user(call: ApiCall) -> ApiAnswer:
     """Removes the user with all tokens and monitors."""
     api, owner = call.api, call.owner
     await api.write(lambda: access.remove_user(api.store, owner, now_ms=api.now_ms()))
@@ -84,7 +84,7 @@ async def remove_user(call: Call) -> Answer:
 @USERS.post(
     f"{_USER}/tokens", {201: TokenMade}, body=NewTokenBody, body_needed=False, problems=(LimitReached, Forbidden)
 )
-async def add_token(call: Call) -> Answer:
+async def add_token(call: ApiCall) -> ApiAnswer:
     """Makes a token, which is shown only this once."""
     body: NewTokenBody = call.body
     api, owner = call.api, call.owner
@@ -99,14 +99,14 @@ async def add_token(call: Call) -> Answer:
 
 
 @USERS.get_page(f"{_USER}/tokens", TokenView)
-async def list_tokens(call: Call) -> Answer:
+async def list_tokens(call: ApiCall) -> ApiAnswer:
     """The user's tokens, without their secrets."""
     views = await call.api.read(_token_views, call.api, call.owner)
     return json_answer(200, page_by_id(views, call.page(), f"tokens {call.owner}"))
 
 
 @USERS.delete(f"{_USER}/tokens/{{token_id}}")
-async def revoke_token(call: Call) -> Answer:
+async def revoke_token(call: ApiCall) -> ApiAnswer:
     """Revokes a token; the next request with it is refused."""
     api, owner, token_id = call.api, owner_of(call.user, call.params["user"]), call.params["token_id"]
     await api.write(lambda: access.revoke_token(api.store, owner, token_id))

@@ -10,7 +10,8 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from mangum import Mangum
 
 from paceline import __version__
-from paceline.shells.api import ApiHooks, build_app
+from paceline.shells.api.http.app import build_app
+from paceline.shells.api.http.context import ApiHooks
 from paceline.shells.aws_lambda.runtime import Event, engine, logger
 from paceline.shells.daemon.metrics import Metrics
 from paceline.wiring import keep_check_value

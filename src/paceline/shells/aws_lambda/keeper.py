@@ -8,7 +8,7 @@ from aws_lambda_powertools.metrics import MetricUnit
 from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from paceline.core.monitors.definition import duration_ms
-from paceline.shells.aws_lambda.runtime import Engine, Event, Time, engine, logger, metrics, time_of
+from paceline.shells.aws_lambda.runtime import Event, FunctionEngine, Time, engine, logger, metrics, time_of
 from paceline.steps.ahead.counts import count_page
 from paceline.steps.alerts.notice import notice
 from paceline.steps.alerts.upkeep import purge_alerts
@@ -44,7 +44,7 @@ def handler(event: Event, context: LambdaContext) -> dict[str, Any]:
     return report
 
 
-def _clock(now: Engine) -> int:
+def _clock(now: FunctionEngine) -> int:
     """Returns by how much the clock was set back since the last note; then also pulls back what waits too far ahead.
 
     If AWS ends the call before all of it is pulled back, the next call goes on.
@@ -59,7 +59,7 @@ def _clock(now: Engine) -> int:
     return found.by_ms
 
 
-def _runs(now: Engine, time: Time) -> int:
+def _runs(now: FunctionEngine, time: Time) -> int:
     settings, total, expired = now.system.settings, 0, 0
     keep_ms, expire_ms = duration_ms(settings.runs_keep), duration_ms(settings.runs_expire)
     note_retention(now.store, keep_ms=keep_ms, expire_ms=expire_ms)
@@ -73,18 +73,18 @@ def _runs(now: Engine, time: Time) -> int:
     return total
 
 
-def _health(now: Engine, time: Time) -> dict[str, int]:
+def _health(now: FunctionEngine, time: Time) -> dict[str, int]:
     """Tells of late monitors, and closes hours in which alerts were held back."""
     flapping = close_hours(now.store, now_ms=now.now_ms())
     late = LateReport(0, 0 if is_any_late(now.store.status(), now_ms=now.now_ms()) else None)
-    told = 0
+    alerted = 0
     while late.after is not None and time.left_s > PAGE_S:
         late = tell_late(now.store, after=late.after, now_ms=now.now_ms())
-        told += late.reported
-    return {"flapping": flapping, "late": told}
+        alerted += late.reported
+    return {"flapping": flapping, "late": alerted}
 
 
-def _calls(now: Engine, time: Time) -> int:
+def _calls(now: FunctionEngine, time: Time) -> int:
     settings, walk = now.system.settings, PurgeWalk()
     keep_ms, dead_keep_ms = duration_ms(settings.runs_keep), duration_ms(settings.dead_keep)
     while not walk.over and time.left_s > PAGE_S:
@@ -92,7 +92,7 @@ def _calls(now: Engine, time: Time) -> int:
     return walk.runs_deleted + walk.records_deleted
 
 
-def _batches(now: Engine, time: Time) -> int:
+def _batches(now: FunctionEngine, time: Time) -> int:
     """Goes on with the deletion of batches. Returns how many of their runs and records are gone."""
     total, more = 0, True
     while more and time.left_s > PAGE_S:
@@ -101,7 +101,7 @@ def _batches(now: Engine, time: Time) -> int:
     return total
 
 
-def _alerts(now: Engine) -> int:
+def _alerts(now: FunctionEngine) -> int:
     """Looks for alerts of admins, then deletes old alerts. Returns how many were deleted."""
     now_ms = now.now_ms()
     noticed = notice(now.store, now_ms=now_ms)
@@ -110,7 +110,7 @@ def _alerts(now: Engine) -> int:
     return purge_alerts(now.store, keep_ms=duration_ms(now.system.settings.alerts_keep), now_ms=now_ms)
 
 
-def _phases(now: Engine, time: Time) -> int:
+def _phases(now: FunctionEngine, time: Time) -> int:
     """Recounts phases. Returns the sum of the errors that it corrected."""
     wrong, report, pages = 0, RecountReport(more=True), 0
     while report.more and pages < RECOUNT_PAGES_MAX and time.left_s > PAGE_S:
@@ -121,7 +121,7 @@ def _phases(now: Engine, time: Time) -> int:
     return wrong
 
 
-def _cadences(now: Engine, time: Time) -> int:
+def _cadences(now: FunctionEngine, time: Time) -> int:
     """Counts monitors of an older store by their cadence. Returns how many."""
     total, more = 0, True
     while more and time.left_s > PAGE_S:
@@ -130,7 +130,7 @@ def _cadences(now: Engine, time: Time) -> int:
     return total
 
 
-def _jobs(now: Engine, time: Time) -> int:
+def _jobs(now: FunctionEngine, time: Time) -> int:
     keep_ms, total = duration_ms(now.system.settings.jobs_keep), 0
     while time.left_s > PAGE_S:
         deleted = purge_jobs(now.store, keep_ms=keep_ms, now_ms=now.now_ms())

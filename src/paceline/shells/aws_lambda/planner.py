@@ -16,7 +16,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.exceptions import ClientError
 
 from paceline.core.batches.batch import Batch, day_at
-from paceline.shells.aws_lambda.runtime import Engine, Event, engine, logger, time_of
+from paceline.shells.aws_lambda.runtime import Event, FunctionEngine, engine, logger, time_of
 from paceline.shells.aws_lambda.sweeper import release_ready
 from paceline.steps.batches.late_records import plan_late_records
 from paceline.steps.batches.plan import all_batches, due_dates, plan_day
@@ -38,7 +38,7 @@ class Planning(msgspec.Struct, frozen=True):
     finished: bool = False
 
 
-class Day(NamedTuple):
+class DueDay(NamedTuple):
     batch: Batch
     date: date
 
@@ -67,13 +67,13 @@ def plan(event: Event, context: LambdaContext) -> dict[str, Any]:
     state = msgspec.convert(event, Planning)
     batch = now.store.batch(state.batch)
     if batch is None:
-        return _told(state, enqueued=0, finished=True)
+        return _progress(state, enqueued=0, finished=True)
     day = date.fromisoformat(state.date)
     report = plan_day(now.store, batch, day, now_ms=now.now_ms(), keep_on=lambda: time.left_s > PAGE_S)
     there = now.store.day(batch, state.date)
     assert there is not None
     # Counted from the ledger, because a call whose answer was lost has enqueued runs, too.
-    return _told(state, enqueued=there.enqueued - state.before, finished=report.finished)
+    return _progress(state, enqueued=there.enqueued - state.before, finished=report.finished)
 
 
 @logger.inject_lambda_context
@@ -86,7 +86,7 @@ def release(event: Event, context: LambdaContext) -> dict[str, Any]:
     return {"enqueued": state.enqueued}
 
 
-def execution_name(day: Day, again: int = 0) -> str:
+def execution_name(day: DueDay, again: int = 0) -> str:
     """Returns the name of an execution: batch and date, unique for 90 days.
 
     If Step Functions does not accept the batch's id as it is, a digest of it is added.
@@ -97,14 +97,14 @@ def execution_name(day: Day, again: int = 0) -> str:
     return f"{plain}-{day.date.isoformat()}" + (f"-r{again}" if again else "")
 
 
-def _due_days(now: Engine) -> Iterator[Day]:
+def _due_days(now: FunctionEngine) -> Iterator[DueDay]:
     for batch in all_batches(now.store):
         if not batch.spec.paused:
             for day in due_dates(now.store, batch, day_at(batch.spec, now.now_ms())):
-                yield Day(batch, day)
+                yield DueDay(batch, day)
 
 
-def _begin(now: Engine, day: Day) -> str | None:
+def _begin(now: FunctionEngine, day: DueDay) -> str | None:
     """Starts the day's execution. Returns its name, or None if it was started before.
 
     A failed execution keeps its name for 90 days; then the next number is used.
@@ -133,10 +133,10 @@ def _has_failed(name: str) -> bool:
     return _machines().describe_execution(executionArn=arn)["status"] in {"FAILED", "TIMED_OUT", "ABORTED"}
 
 
-def _told(state: Planning, *, enqueued: int, finished: bool) -> dict[str, Any]:
-    told: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(state, enqueued=enqueued, finished=finished))
-    logger.info("pages", extra=told)
-    return told
+def _progress(state: Planning, *, enqueued: int, finished: bool) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(state, enqueued=enqueued, finished=finished))
+    logger.info("pages", extra=document)
+    return document
 
 
 @cache

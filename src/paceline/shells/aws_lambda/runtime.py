@@ -32,7 +32,7 @@ chance: Callable[[], float] = random.SystemRandom().random
 
 
 @dataclass(frozen=True)
-class Engine:
+class FunctionEngine:
     system: System
     store: QueuedStore
     outbox: Outbox
@@ -52,7 +52,7 @@ class Time(NamedTuple):
 
 
 @cache
-def engine() -> Engine:
+def engine() -> FunctionEngine:
     """Returns the parts. Raises WrongSetting if the environment is not that of a deployment."""
     _speak_as_powertools()
     settings = load_settings(secret_key=_secret_key())
@@ -64,7 +64,7 @@ def engine() -> Engine:
     store = cast("QueuedStore", system.store)
     # The stream of the entries sets the alarm of every entry that moves; the writer must not send another.
     store.alarms.sends = False
-    return Engine(system, store, Outbox(store.queues))
+    return FunctionEngine(system, store, Outbox(store.queues))
 
 
 def time_of(context: Any, *, spare_s: float = 2.0) -> Time:

@@ -32,10 +32,10 @@ from paceline.ports.queue_messages import (
     read_wake,
 )
 from paceline.shells.aws_lambda.carry_out import carry_out, loop_metrics
-from paceline.shells.aws_lambda.runtime import Engine, Event, answer, chance, engine, logger, time_of
+from paceline.shells.aws_lambda.runtime import Event, FunctionEngine, answer, chance, engine, logger, time_of
 from paceline.shells.aws_lambda.ticks import release_or_tell
 from paceline.shells.daemon.batches import Calls
-from paceline.shells.daemon.in_flight import Found, InFlight
+from paceline.shells.daemon.in_flight import ClaimedOrders, InFlight
 from paceline.shells.daemon.monitors import Checks
 from paceline.steps.batches.call import SentCall, make_calls
 from paceline.steps.monitors.send import make_orders
@@ -72,7 +72,7 @@ def _wake(record: SQSRecord) -> CheckWake | CallWake | MinuteWake:
     return read_wake(record.body)
 
 
-def follow_up(now: Engine, providers: set[int]) -> None:
+def follow_up(now: FunctionEngine, providers: set[int]) -> None:
     """Sends a message for the next run of these providers, at once or when it is due."""
     horizon_ms = now.now_ms() + DELAY_MS_MAX
     ready = now.store.ready_of(providers) if providers else {}
@@ -82,7 +82,7 @@ def follow_up(now: Engine, providers: set[int]) -> None:
 class SomeChecks(Checks):
     """Checks of some monitors, or of all."""
 
-    def __init__(self, now: Engine) -> None:
+    def __init__(self, now: FunctionEngine) -> None:
         system = _in_function(now.system)
         super().__init__(system, open_provider(system.settings, system.clock), loop_metrics())
         self._store = now.store
@@ -103,10 +103,12 @@ class SomeChecks(Checks):
         ]
         release_or_tell(engine(), starts)
 
-    def claim(self, room: int, ended: Sequence[tuple[CheckOrder, Finished]], *, told: bool) -> Found[CheckOrder]:
+    def claim(
+        self, room: int, ended: Sequence[tuple[CheckOrder, Finished]], *, expected: bool
+    ) -> ClaimedOrders[CheckOrder]:
         """Claims at once, without asking when the next check is due: the message says that there is one."""
-        del told
-        return super().claim(room, ended, told=True)
+        del expected
+        return super().claim(room, ended, expected=True)
 
     def _claimed(self, **terms: Any) -> list[CheckOrder]:
         if self._generations is None:
@@ -119,7 +121,7 @@ class SomeChecks(Checks):
 class SomeCalls(Calls):
     """Calls to some providers, or to all."""
 
-    def __init__(self, now: Engine) -> None:
+    def __init__(self, now: FunctionEngine) -> None:
         system = _in_function(now.system)
         super().__init__(system, open_caller(system.settings, system.clock), loop_metrics(), chance=chance)
         self._store = now.store

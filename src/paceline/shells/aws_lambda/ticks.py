@@ -11,7 +11,7 @@ from aws_lambda_powertools.utilities.typing import LambdaContext
 
 from paceline.core.monitors.due import Advance
 from paceline.ports.queue_messages import Alarm, CallWake, CheckWake, ProviderRelease, Start, read_tick
-from paceline.shells.aws_lambda.runtime import Engine, Event, answer, engine, logger
+from paceline.shells.aws_lambda.runtime import Event, FunctionEngine, answer, engine, logger
 from paceline.steps.monitors.tick import advance_due
 
 LOOK_MS = 60_000
@@ -36,7 +36,7 @@ def _tick(record: SQSRecord) -> Alarm | ProviderRelease | Start:
     return read_tick(record.body)
 
 
-def _advance(now: Engine, alarms: Sequence[Alarm]) -> tuple[int, int]:
+def _advance(now: FunctionEngine, alarms: Sequence[Alarm]) -> tuple[int, int]:
     """Advances the entries. Returns how many runs were made, and how many entries had already moved.
 
     An entry has moved if it was edited, or if the same message came before.
@@ -50,7 +50,7 @@ def _advance(now: Engine, alarms: Sequence[Alarm]) -> tuple[int, int]:
     return sum(len(advance.firings) for advance in moved), len(alarms) - len(moved)
 
 
-def _starts(now: Engine, moved: Sequence[Advance], *, now_ms: int) -> list[Start]:
+def _starts(now: FunctionEngine, moved: Sequence[Advance], *, now_ms: int) -> list[Start]:
     """Returns starts for checks that Paceline makes; the store has told the checkers of ``outgoing`` runs."""
     entries = now.store.entries([advance.due.generation for advance in moved], now_ms=now_ms) if moved else {}
     return [
@@ -61,7 +61,7 @@ def _starts(now: Engine, moved: Sequence[Advance], *, now_ms: int) -> list[Start
     ]
 
 
-def release(now: Engine, releases: Sequence[ProviderRelease | Start]) -> int:
+def release(now: FunctionEngine, releases: Sequence[ProviderRelease | Start]) -> int:
     """Sends due releases to runs.fifo, and delays the others. Returns how many were due."""
     now_ms = now.now_ms()
     ripe = [one for one in releases if one.at <= now_ms]
@@ -70,13 +70,15 @@ def release(now: Engine, releases: Sequence[ProviderRelease | Start]) -> int:
     return len(ripe)
 
 
-def release_or_tell(now: Engine, releases: Sequence[ProviderRelease | Start]) -> int:
+def release_or_tell(now: FunctionEngine, releases: Sequence[ProviderRelease | Start]) -> int:
     """Like ``release``, but tells workers of due runs of the providers that they claim from."""
     now_ms = now.now_ms()
     named = {one.provider for one in releases if isinstance(one, ProviderRelease) and one.at <= now_ms}
     theirs = now.store.offer_work(named, now_ms=now_ms) if named else set()
-    told = [one for one in releases if isinstance(one, ProviderRelease) and one.at <= now_ms and one.provider in theirs]
-    return len(told) + release(now, [one for one in releases if one not in told])
+    offered = [
+        one for one in releases if isinstance(one, ProviderRelease) and one.at <= now_ms and one.provider in theirs
+    ]
+    return len(offered) + release(now, [one for one in releases if one not in offered])
 
 
 def _wake(ripe: ProviderRelease | Start, now_ms: int) -> CallWake | CheckWake:

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 
-from paceline.shells.daemon.signals import end_start_when_told
+from paceline.shells.daemon.signals import end_start_on_signal
 
 __all__ = ["main"]
 
@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     _open_streams()
     if arguments is None and _first_word(sys.argv[1:]) in LONG_RUNNING:
         # Before the slow imports, so that a signal at any moment of the start ends the process cleanly.
-        end_start_when_told()
+        end_start_on_signal()
     try:
         from paceline.shells.cli.app import main as run
 

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -31,13 +32,13 @@ from paceline.shells.cli.ahead import commands as ahead
 from paceline.shells.cli.as_code import commands as as_code
 from paceline.shells.cli.batches import dead, providers
 from paceline.shells.cli.batches import records as batch_records
-from paceline.shells.cli.call import Call
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.history import commands as history
 from paceline.shells.cli.jobs import accounts, commands, keys
 from paceline.shells.cli.logins import RemoteOptions
 from paceline.shells.cli.monitors import uptime as monitor_uptime
 from paceline.shells.cli.options import flag
-from paceline.shells.cli.output import EXIT_FAILED, Problem, RemoteError, print_problem, problem_of
+from paceline.shells.cli.output import EXIT_FAILED, CliProblem, RemoteError, print_problem, problem_of
 from paceline.shells.cli.top import command as top
 from paceline.shells.cli.why import commands as why
 
@@ -50,31 +51,46 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-up.register(app)
-upkeep.register(app)
-history.register(app)
-ahead.register(app)
-login.register(app)
-export.register(app)
-import_.register(app)
-as_code.register(app)
-why.register(app)
-top.register(app)
-app.add_typer(users.app)
-app.add_typer(tokens.app)
-app.add_typer(monitor_uptime.app)
-app.add_typer(channels.app)
-app.add_typer(channels.silence_app)
-app.add_typer(channels.alert_app)
-app.add_typer(providers.app)
-app.add_typer(batch_records.app)
-app.add_typer(dead.app)
-app.add_typer(commands.app)
-app.add_typer(accounts.app)
-app.add_typer(keys.app)
-app.add_typer(runs.app)
-app.add_typer(simulator.app)
-app.add_typer(aws.app)
+COMMANDS: dict[str, Callable[..., int | None]] = {
+    "up": up.up,
+    "worker": up.worker,
+    "status": upkeep.status,
+    "check": upkeep.check,
+    "backup": upkeep.backup,
+    "migrate": upkeep.migrate,
+    "purge": upkeep.purge,
+    "verify": history.verify,
+    "ahead": ahead.show_ahead,
+    "login": login.login,
+    "logout": login.logout,
+    "export": export.export,
+    "import": import_.import_stream,
+    "apply": as_code.apply,
+    "why": why.why,
+    "top": top.top,
+}
+"""Commands without a group, in the order of the help."""
+GROUPS = (
+    users.app,
+    tokens.app,
+    monitor_uptime.app,
+    channels.app,
+    channels.silence_app,
+    channels.alert_app,
+    providers.app,
+    batch_records.app,
+    dead.app,
+    commands.app,
+    accounts.app,
+    keys.app,
+    runs.app,
+    simulator.app,
+    aws.app,
+)
+for _name, _function in COMMANDS.items():
+    command(app, _name)(_function)
+for _group in GROUPS:
+    app.add_typer(_group)
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001  # typer calls it so
@@ -100,7 +116,7 @@ def _root(
     ] = False,
 ) -> None:
     del version
-    ctx.obj = Call(config, store, as_json, RemoteOptions(url, token, token_file, ca_file), utc)
+    ctx.obj = CliCall(config, store, as_json, RemoteOptions(url, token, token_file, ca_file), utc)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -136,7 +152,7 @@ def _is_utf8(words: list[str]) -> bool:
     return not any("\ud800" <= char <= "\udfff" for word in words for char in word)
 
 
-def _problem(error: Exception, given: list[str]) -> Problem:
+def _problem(error: Exception, given: list[str]) -> CliProblem:
     match error:
         case PacelineError():
             return problem_of(error)
@@ -145,22 +161,26 @@ def _problem(error: Exception, given: list[str]) -> Problem:
         case typer.TyperException():
             context = getattr(error, "ctx", None)
             path = context.command_path if context else "paceline"
-            told = error.format_message().rstrip(".")
-            if re.search(r"No such option.*--(url|token|token-file|ca-file)\b", told):
-                return Problem("Wrong usage", f"{told}. It stands before the command: paceline --url URL …", "usage")
-            return Problem("Wrong usage", f"{told}. Try: {path} --help", "usage")
+            message = error.format_message().rstrip(".")
+            if re.search(r"No such option.*--(url|token|token-file|ca-file)\b", message):
+                return CliProblem(
+                    "Wrong usage", f"{message}. It stands before the command: paceline --url URL …", "usage"
+                )
+            return CliProblem("Wrong usage", f"{message}. Try: {path} --help", "usage")
         case typer.Abort():
-            return Problem("Wrong usage", "The input ended before a question was answered; nothing was done.", "usage")
+            return CliProblem(
+                "Wrong usage", "The input ended before a question was answered; nothing was done.", "usage"
+            )
         case UnicodeEncodeError() if not _is_utf8(given):
-            return Problem(
+            return CliProblem(
                 "Wrong usage", "An argument is not text in UTF-8. Check the encoding of your terminal.", "usage"
             )
         case OSError() if error.filename:
-            return Problem("The system refused", f"{Path(error.filename)}: {error.strerror}.", "failed")
+            return CliProblem("The system refused", f"{Path(error.filename)}: {error.strerror}.", "failed")
         case OSError() if _is_failed_write(error):
-            return Problem("The system refused", f"The output cannot be written: {error.strerror}.", "failed")
+            return CliProblem("The system refused", f"The output cannot be written: {error.strerror}.", "failed")
         case _ if os.environ.get("PACELINE_LOG_LEVEL") == "debug":
             raise error
         case _:
             hint = "This is a defect of Paceline; PACELINE_LOG_LEVEL=debug shows where."
-            return Problem("Something went wrong", f"{type(error).__name__}: {error}. {hint}", "internal")
+            return CliProblem("Something went wrong", f"{type(error).__name__}: {error}. {hint}", "internal")

@@ -7,13 +7,13 @@ import typer
 
 from paceline.errors import InvalidInput
 from paceline.shells.cli import output
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 
 app = typer.Typer(name="aws", help="Tables and queues of the engine on DynamoDB and SQS.")
 
 
 @command(app, "init")
-def init(call: Call) -> int:
+def init(call: CliCall) -> int:
     """Create the tables and queues that are missing. Running it again changes nothing."""
     call.need_store()
     from paceline.config import aws_prefix
@@ -32,6 +32,6 @@ def init(call: Call) -> int:
         for word, names in (("created", made.created), ("there already", made.existing))
         for name in names
     ]
-    notes = [output.Note(f"differs: {difference}") for difference in made.differences]
+    notes = [output.TextNote(f"differs: {difference}") for difference in made.differences]
     output.emit(call, {"prefix": prefix, **msgspec.to_builtins(made._asdict())}, *lines, *notes)
     return output.EXIT_FAILED if made.differences else output.EXIT_OK

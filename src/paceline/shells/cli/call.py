@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # slow imports that `--help` does not need
 T = TypeVar("T")
 
 
-class Call(NamedTuple):
+class CliCall(NamedTuple):
     """Options of every command. They stand before or after its name, those of ``remote`` only before it."""
 
     config: Path | None = None
@@ -36,9 +36,9 @@ class Call(NamedTuple):
     remote: RemoteOptions = RemoteOptions()
     utc: bool = False
 
-    def with_later(self, later: Call) -> Call:
+    def with_later(self, later: CliCall) -> CliCall:
         """Returns the options; those given after the command's name win."""
-        return Call(
+        return CliCall(
             later.config or self.config,
             later.store or self.store,
             later.as_json or self.as_json,
@@ -168,7 +168,8 @@ def command(
 ) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
     """Registers a command whose first parameter is the Call; the shared options are added to those it declares.
 
-    A parameter whose type is a NamedTuple stands for one option per field. ``fixed`` arguments are no options: two
+    A parameter whose type is a NamedTuple stands for one option per field, whose defaults are those of the type or of
+    the parameter. ``fixed`` arguments are no options: two
     commands such as pause and resume are then one function, each with its own help text.
     """
 
@@ -179,8 +180,8 @@ def command(
 
         @functools.wraps(function)
         def run(ctx: typer.Context, **own: Any) -> int | None:
-            later = Call(own.pop("config"), own.pop("store"), own.pop("as_json"), utc=own.pop("utc"))
-            earlier = ctx.obj if isinstance(ctx.obj, Call) else Call()
+            later = CliCall(own.pop("config"), own.pop("store"), own.pop("as_json"), utc=own.pop("utc"))
+            earlier = ctx.obj if isinstance(ctx.obj, CliCall) else CliCall()
             for group, type_ in groups.items():
                 own[group] = type_(**{field: own.pop(field) for field in type_._fields})
             return function(earlier.with_later(later), **own, **fixed)
@@ -208,15 +209,15 @@ def owner_id(system: System, user: str | None) -> str:
 
 
 def _is_group(annotation: Any) -> bool:
-    return isinstance(annotation, type) and hasattr(annotation, "_fields") and annotation is not Call
+    return isinstance(annotation, type) and hasattr(annotation, "_fields") and annotation is not CliCall
 
 
 def _offered(own: inspect.Signature) -> inspect.Signature:
     """Returns the signature: the context, the command's own options with groups spread out, and the shared options."""
     declared: list[inspect.Parameter] = []
     for parameter in list(own.parameters.values())[1:]:
-        group = parameter.annotation if _is_group(parameter.annotation) else None
-        declared += _spread(group) if group else [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
+        is_group = _is_group(parameter.annotation)
+        declared += _spread(parameter) if is_group else [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)]
     shared = [
         _option("config", ConfigOption, None),
         _option("store", StoreOption, None),
@@ -227,9 +228,11 @@ def _offered(own: inspect.Signature) -> inspect.Signature:
     return own.replace(parameters=[context, *declared, *shared], return_annotation=int | None)
 
 
-def _spread(group: Any) -> list[inspect.Parameter]:
+def _spread(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    group, chosen = parameter.annotation, parameter.default
     hints = get_type_hints(group, include_extras=True)
-    return [_option(name, hints[name], group._field_defaults[name]) for name in group._fields]
+    defaults = group._field_defaults if chosen is inspect.Parameter.empty else chosen._asdict()
+    return [_option(name, hints[name], defaults[name]) for name in group._fields]
 
 
 def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:

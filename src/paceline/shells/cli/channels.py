@@ -14,9 +14,9 @@ from paceline.core.alerts.silence import TagSilenceBody, tag_silence
 from paceline.core.monitors.checks import HIDDEN
 from paceline.errors import InvalidInput, NotFound
 from paceline.shells import lists
-from paceline.shells.cli.call import Call, command, owner_id
-from paceline.shells.cli.options import CursorOption, LimitOption, UserOption, argument, flag, option
-from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, Columns, emit, emit_page
+from paceline.shells.cli.call import CliCall, command, owner_id
+from paceline.shells.cli.options import PageOptions, UserOption, argument, flag, option
+from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, Columns, emit, emit_list, emit_page
 from paceline.shells.cli.text.columns import ident, when, word, words
 from paceline.steps.alerts import channels, silences
 from paceline.steps.views import alert_report
@@ -75,7 +75,7 @@ class ChannelOptions(NamedTuple):
 
 
 @command(app, "set")
-def set_channel(call: Call, channel: ChannelArgument, *, user: UserOption = None, options: ChannelOptions) -> None:
+def set_channel(call: CliCall, channel: ChannelArgument, *, user: UserOption = None, options: ChannelOptions) -> None:
     """Create a channel, or change the fields that the options name and keep the rest."""
     if options.url == "-":
         options = options._replace(url=sys.stdin.readline().strip())
@@ -87,29 +87,23 @@ def set_channel(call: Call, channel: ChannelArgument, *, user: UserOption = None
 
 
 @command(app, "list")
-def list_channels(call: Call, *, user: UserOption = None) -> None:
+def list_channels(call: CliCall, *, user: UserOption = None) -> None:
     """List a user's channels; their URLs are never shown."""
     views = call.answer(
         lambda at: alert_report.channel_views(at.store, owner_id(at, user)),
         lambda remote: remote.every(_CHANNELS, ChannelView, user=remote.owner(user)),
     )
-    emit_page(
-        call,
-        views,
-        CHANNEL_COLUMNS,
-        none="There is no channel yet. Set one: paceline channel set ID --url URL --default",
-    )
+    none = "There is no channel yet. Set one: paceline channel set ID --url URL --default"
+    emit_list(call, views, CHANNEL_COLUMNS, none=none)
 
 
 @command(app, "test")
-def send_test(call: Call, channel: ChannelArgument, *, user: UserOption = None) -> int:
+def send_test(call: CliCall, channel: ChannelArgument, *, user: UserOption = None) -> int:
     """Send a test message through a channel and say whether it was accepted; exits with 1 if not."""
     view = call.answer(
         lambda at: _test(at, owner_id(at, user), channel),
-        lambda remote: (
-            remote.ask(
-                "POST", f"{_CHANNEL}/test", TrialView, wait_s=TEST_S, user=remote.owner(user), channel=channel
-            ).view
+        lambda remote: remote.ask(
+            "POST", f"{_CHANNEL}/test", TrialView, wait_s=TEST_S, user=remote.owner(user), channel=channel
         ),
     )
     emit(
@@ -123,7 +117,7 @@ def send_test(call: Call, channel: ChannelArgument, *, user: UserOption = None) 
 
 
 @command(app, "rm")
-def remove(call: Call, channel: ChannelArgument, *, user: UserOption = None) -> None:
+def remove(call: CliCall, channel: ChannelArgument, *, user: UserOption = None) -> None:
     """Remove a channel; alerts of monitors that name it then go to the default channels."""
     call.answer(
         lambda at: channels.remove_channel(at.store, owner_id(at, user), channel),
@@ -134,7 +128,7 @@ def remove(call: Call, channel: ChannelArgument, *, user: UserOption = None) -> 
 
 @command(silence_app, "add")
 def add_silence(
-    call: Call,
+    call: CliCall,
     tag: Annotated[str, argument("TAG", "The tag of the monitors that are silenced.")],
     *,
     user: UserOption = None,
@@ -145,26 +139,26 @@ def add_silence(
     body = TagSilenceBody(tag, lasting, reason)
     view = call.answer(
         lambda at: silence_now(at, user, lambda now_ms: tag_silence(body, now_ms=now_ms)),
-        lambda remote: (
-            remote.ask("POST", _SILENCES, SilenceView, body=msgspec.to_builtins(body), user=remote.owner(user)).view
+        lambda remote: remote.ask(
+            "POST", _SILENCES, SilenceView, body=msgspec.to_builtins(body), user=remote.owner(user)
         ),
     )
     emit_silence(call, view)
 
 
 @command(silence_app, "list")
-def list_silences(call: Call, *, user: UserOption = None) -> None:
+def list_silences(call: CliCall, *, user: UserOption = None) -> None:
     """List a user's silences in force."""
     views = call.answer(
         lambda at: alert_report.silence_views(at.store, owner_id(at, user), now_ms=at.clock.now_ms()),
         lambda remote: remote.every(_SILENCES, SilenceView, user=remote.owner(user)),
     )
-    emit_page(call, views, SILENCE_COLUMNS, none=_NO_SILENCE)
+    emit_list(call, views, SILENCE_COLUMNS, none=_NO_SILENCE)
 
 
 @command(silence_app, "end")
 def end_silence(
-    call: Call,
+    call: CliCall,
     silence: Annotated[str, argument("ID", "The silence's id.")],
     *,
     user: UserOption = None,
@@ -178,15 +172,13 @@ def end_silence(
 
 
 @command(alert_app, "list")
-def list_alerts(call: Call, *, user: UserOption = None, limit: LimitOption = 100, cursor: CursorOption = None) -> None:
+def list_alerts(call: CliCall, *, user: UserOption = None, page: PageOptions) -> None:
     """List the alerts sent to a user, with their channels, newest first."""
-    views, following = call.answer(
-        lambda at: lists.list_alerts(at, owner_id(at, user), cursor=cursor, limit=limit),
-        lambda remote: remote.page(
-            "/v1/users/{user}/alerts", AlertView, limit=limit, cursor=cursor, user=remote.owner(user)
-        ),
+    listed = call.answer(
+        lambda at: lists.list_alerts(at, owner_id(at, user), page),
+        lambda remote: remote.page("/v1/users/{user}/alerts", AlertView, page, user=remote.owner(user)),
     )
-    emit_page(call, views, ALERT_COLUMNS, next_cursor=following, more="There are more:", none=_NO_ALERT)
+    emit_page(call, listed, ALERT_COLUMNS, none=_NO_ALERT)
 
 
 def silence_now(system: System, user: str | None, make: Any) -> SilenceView:
@@ -198,7 +190,7 @@ def silence_now(system: System, user: str | None, make: Any) -> SilenceView:
     )
 
 
-def emit_silence(call: Call, view: SilenceView) -> None:
+def emit_silence(call: CliCall, view: SilenceView) -> None:
     what = view.monitor or f"monitors with the tag {view.tag}"
     emit(call, view, f"Silenced {what} until {view.until}. End it early: paceline silence end {view.id}")
 
@@ -217,7 +209,7 @@ def _put_over_rest(remote: Remote, owner: str, channel: str, options: ChannelOpt
     names: dict[str, Any] = {"user": owner, "channel": channel}
     there = remote.find(_CHANNEL, ChannelView, **names)
     body = _body(there.view if there else None, options)
-    return remote.ask("PUT", _CHANNEL, ChannelView, body=msgspec.to_builtins(body), **names).view
+    return remote.ask("PUT", _CHANNEL, ChannelView, body=msgspec.to_builtins(body), **names)
 
 
 def _body(there: ChannelView | None, options: ChannelOptions) -> ChannelBody:

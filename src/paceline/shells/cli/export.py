@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-import typer
 
-from paceline.errors import AlreadyExists, InvalidInput
+from paceline.errors import InvalidInput
 from paceline.shells.cli import output
-from paceline.shells.cli.call import Call, command
-from paceline.shells.cli.files import draft_of
+from paceline.shells.cli.call import CliCall
+from paceline.shells.cli.files import open_private, refuse_existing
 from paceline.shells.cli.history.receipts import ReceiptOption, write_receipt
 from paceline.shells.cli.options import argument, flag, option
 from paceline.shells.cli.upkeep import daemon_text, running_daemons
@@ -42,12 +40,8 @@ HistoryOption = Annotated[
 LEFT_SHOWN_MAX = 10
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "export")(export)
-
-
 def export(
-    call: Call,
+    call: CliCall,
     file: FileArgument = Path("-"),
     *,
     live: LiveOption = False,
@@ -81,7 +75,7 @@ def export(
     _emit_report(call, file, done)
 
 
-def _export_as_code(call: Call, file: Path, user: str | None) -> None:
+def _export_as_code(call: CliCall, file: Path, user: str | None) -> None:
     from paceline.shells.cli.as_code.export import as_code
 
     text = as_code(call, user)
@@ -120,29 +114,24 @@ def _open_output(file: Path) -> Iterator[Callable[[bytes], object]]:
         yield sys.stdout.buffer.write
         sys.stdout.buffer.flush()
         return
-    if file.exists():
-        raise AlreadyExists(f"{file} exists already. Choose another name.")
-    with draft_of(file) as draft:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
-            yield stream.write
-            stream.flush()
-            os.fsync(stream.fileno())
+    refuse_existing(file)
+    with open_private(file) as stream:
+        yield stream.write
 
 
-def _emit_report(call: Call, file: Path, done: Exported) -> None:
+def _emit_report(call: CliCall, file: Path, done: Exported) -> None:
     """Prints what was exported; to stderr if the stream itself is on stdout."""
     document = msgspec.to_builtins(done)
     left = {name: document.pop(name) for name in ("runs_left", "dead_letters_left")}
-    notes = [output.Note("Exported " + ", ".join(f"{count} {name}" for name, count in document.items()) + ".")]
+    notes = [output.TextNote("Exported " + ", ".join(f"{count} {name}" for name, count in document.items()) + ".")]
     if any(left.values()):
         notes.append(
-            output.Note(
+            output.TextNote(
                 f"Left behind: {left['runs_left']} runs of monitors that nobody has claimed, and"
                 f" {left['dead_letters_left']} dead letters."
             )
         )
-    notes.append(output.Note("The store that imports it needs the same PACELINE_SECRET_KEY."))
+    notes.append(output.TextNote("The store that imports it needs the same PACELINE_SECRET_KEY."))
     if str(file) == "-":
         output.print_text(*notes)
     else:

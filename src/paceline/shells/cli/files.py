@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import BinaryIO
 
-from paceline.errors import InvalidInput
+from paceline.errors import AlreadyExists, InvalidInput
 
 
 @contextmanager
@@ -38,6 +38,34 @@ def read_input(file: Path, bytes_max: int, *, advice: str = "") -> bytes:
     if len(body) > bytes_max:
         raise InvalidInput(f"{file}: more than {bytes_max} bytes.{advice and ' '}{advice}")
     return body
+
+
+@contextmanager
+def open_output(file: Path | None) -> Iterator[BinaryIO]:
+    """Opens the file, which appears or is replaced once it is complete; None: stdout."""
+    if file is None:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    with draft_of(file) as draft, draft.open("wb") as stream:
+        yield stream
+
+
+def refuse_existing(file: Path) -> None:
+    """Raises AlreadyExists if there is such a file."""
+    if file.exists():
+        raise AlreadyExists(f"{file} exists already. Choose another name.")
+
+
+@contextmanager
+def open_private(file: Path) -> Iterator[BinaryIO]:
+    """Opens a file like ``open_output``, that only its owner can read, and that is on the disk when it appears."""
+    with draft_of(file) as draft:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as stream:
+            yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
 
 
 @contextmanager

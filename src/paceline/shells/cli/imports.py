@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Protocol, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeVar
 
 from paceline.errors import FieldProblem, InvalidInput
-from paceline.shells.cli.call import Call
-from paceline.shells.cli.output import EXIT_FAILED, EXIT_LIMIT, EXIT_OK, Note, emit, progress_bar
+from paceline.shells.cli.call import CliCall
+from paceline.shells.cli.output import EXIT_FAILED, EXIT_LIMIT, EXIT_OK, TextNote, emit, progress_bar
+
+if TYPE_CHECKING:
+    from paceline.shells.api.http.problems import Problem
 
 REFUSALS_KEPT_MAX = 1_000
 REASONS_KEPT_MAX = 1_000
@@ -24,21 +25,21 @@ _FIGURES = re.compile(r"[0-9]+")
 T = TypeVar("T")
 
 
-class Refusal(NamedTuple):
+class RefusedItem(NamedTuple):
     line: int
     id: str | None
     code: str
     detail: str
 
 
-class Group:
+class RefusalGroup:
     """Lines that were refused for the same reason: how many, and the first few."""
 
     def __init__(self) -> None:
         self.count = 0
-        self.first: list[Refusal] = []
+        self.first: list[RefusedItem] = []
 
-    def add(self, refusal: Refusal) -> None:
+    def add(self, refusal: RefusedItem) -> None:
         self.count += 1
         # Refusals of one page come in two passes, so the first lines are found by sorting.
         self.first = sorted([*self.first, refusal], key=lambda one: one.line)[:LINES_SHOWN]
@@ -53,34 +54,12 @@ class Reason(Protocol):
     def detail(self) -> str: ...
 
 
-class ItemField(msgspec.Struct, frozen=True):
-    pointer: str
-    detail: str
-
-
-class ItemProblem(msgspec.Struct, frozen=True):
-    """Reason why one of many items was refused over REST."""
-
-    code: str
-    detail: str
-    errors: list[ItemField] = []
-
-    def alone(self, place: str) -> Reason:
-        """Returns the reason for the item alone: its pointers do not have the item's place in the list."""
-        if not self.errors:
-            return self
-        return InvalidInput.of(*(FieldProblem(one.pointer.removeprefix(place), one.detail) for one in self.errors))
-
-
-class BulkResult(msgspec.Struct, frozen=True):
-    disposition: str
-    error: ItemProblem | None = None
-
-
-class BulkAnswer(msgspec.Struct, frozen=True):
-    """Results of many items that were put over REST."""
-
-    items: list[BulkResult]
+def alone(index: int, problem: Problem | None) -> Reason | None:
+    """Returns the reason for an item alone: its pointers do not have the item's place in the list."""
+    if problem is None or not problem.errors:
+        return problem
+    place = f"/items/{index}"
+    return InvalidInput.of(*(FieldProblem(one.pointer.removeprefix(place), one.detail) for one in problem.errors))
 
 
 class Tally:
@@ -88,19 +67,26 @@ class Tally:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter({"created": 0, "replaced": 0, "unchanged": 0, "refused": 0})
-        self.refusals: list[Refusal] = []
-        self.groups: dict[tuple[str, str], Group] = {}
+        self.refusals: list[RefusedItem] = []
+        self.groups: dict[tuple[str, str], RefusalGroup] = {}
         self.only_limits = True
+
+    def add_result(self, line: int, item_id: str | None, disposition: str, error: Reason | None) -> None:
+        """Counts the result of an item; ``error`` says why it was refused."""
+        if error is None:
+            self.counts[disposition] += 1
+        else:
+            self.refuse(line, item_id, error)
 
     def refuse(self, line: int, item_id: str | None, error: Reason) -> None:
         self.counts["refused"] += 1
         self.only_limits &= error.code == "limit_reached"
-        refusal = Refusal(line, item_id, error.code, error.detail)
+        refusal = RefusedItem(line, item_id, error.code, error.detail)
         if len(self.refusals) < REFUSALS_KEPT_MAX:
             self.refusals.append(refusal)
         same = (error.code, _FIGURES.sub("", error.detail))
         if same in self.groups or len(self.groups) < REASONS_KEPT_MAX:
-            self.groups.setdefault(same, Group()).add(refusal)
+            self.groups.setdefault(same, RefusalGroup()).add(refusal)
 
     @property
     def exit_code(self) -> int:
@@ -121,20 +107,20 @@ def import_items(
     return tally
 
 
-def emit_tally(call: Call, tally: Tally) -> int:
+def emit_tally(call: CliCall, tally: Tally) -> int:
     """Prints the counts, for people after a note for each reason of refusals. Returns the exit code."""
     refusals = sorted(tally.refusals, key=lambda one: one.line)
     # The most frequent reason comes first: it is the first to fix.
     groups = sorted(tally.groups.values(), key=lambda one: (-one.count, one.first[0].line))[:REASONS_SHOWN]
-    notes = [Note(_group_text(one)) for one in groups]
+    notes = [TextNote(_group_text(one)) for one in groups]
     if unshown := tally.counts["refused"] - sum(one.count for one in groups):
-        notes.append(Note(f"and {unshown} more refused for other reasons"))
+        notes.append(TextNote(f"and {unshown} more refused for other reasons"))
     counts = ", ".join(f"{count} {disposition}" for disposition, count in tally.counts.items())
     emit(call, {**tally.counts, "refusals": [one._asdict() for one in refusals]}, *notes, counts)
     return tally.exit_code
 
 
-def _group_text(group: Group) -> str:
+def _group_text(group: RefusalGroup) -> str:
     """Returns the line, or the number of lines and the first of them, followed by the reason."""
     first = group.first[0]
     if group.count == 1:

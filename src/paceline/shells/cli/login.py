@@ -7,23 +7,16 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from paceline.errors import InvalidInput
 from paceline.shells.cli import logins
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.options import option
 from paceline.shells.cli.output import emit
 from paceline.steps.views.report import UserView
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "login")(login)
-    command(app, "logout")(logout)
-
-
 def login(
-    call: Call,
+    call: CliCall,
     *,
     url: Annotated[str | None, option("URL", "Its address. [default: $PACELINE_URL, else you are asked]")] = None,
     token_file: Annotated[
@@ -55,12 +48,12 @@ def login(
     emit(call, document, f"Logged in to {wanted.url} as {user.role} {user.id}. The token is in {file}.")
 
 
-def logout(call: Call) -> None:
+def logout(call: CliCall) -> None:
     """Log out: forget the address and the token. The token itself stays valid until it is revoked."""
     known = _known()
     logins.login_file().unlink(missing_ok=True)
-    told = f"Logged out of {known}." if known else "You were not logged in."
-    emit(call, {"url": known}, told)
+    text = f"Logged out of {known}." if known else "You were not logged in."
+    emit(call, {"url": known}, text)
 
 
 def _known() -> str | None:

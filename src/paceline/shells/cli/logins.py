@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from paceline.errors import InvalidInput
-from paceline.shells.cli.files import draft_of
+from paceline.shells.cli.files import open_private
 from paceline.shells.cli.output import print_note
 
 TOKEN_CHARS_MAX = 1_024
@@ -61,10 +61,8 @@ def write_login(login: Login) -> Path:
     """Writes the file with mode 0600, completely or not at all. Returns its path."""
     file = login_file()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with draft_of(file) as draft:
-        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(msgspec.json.encode(login))
+    with open_private(file) as stream:
+        stream.write(msgspec.json.encode(login))
     return file
 
 

@@ -46,12 +46,20 @@ ReplaceOption = Annotated[
 ]
 UserOption = Annotated[str | None, option("USER", "The user. [default: $PACELINE_USER, or the only user]", "--user")]
 DefinitionOption = Annotated[Path | None, option("FILE", "The whole definition as JSON; - reads stdin.", "--file")]
-LimitOption = Annotated[int, option("N", "Most items to list.", "--limit", min=1, max=PAGE_MAX)]
-CursorOption = Annotated[
-    str | None, option("CURSOR", "Where this page begins: the cursor that the last page printed.", "--cursor")
-]
 ProviderOption = Annotated[str | None, option("PROVIDER", "Only those of this provider.", "--provider")]
 PausedOption = Annotated[bool | None, flag("--paused/--no-paused", "Whether the monitor is paused.")]
+
+
+class PageOptions(NamedTuple):
+    """Which page of a list is printed."""
+
+    limit: Annotated[int, option("N", "Most items to list.", "--limit", min=1, max=PAGE_MAX)] = 100
+    cursor: Annotated[
+        str | None, option("CURSOR", "Where this page begins: the cursor that the last page printed.", "--cursor")
+    ] = None
+
+
+LONGEST_PAGE = PageOptions(PAGE_MAX)
 
 
 def given(options: NamedTuple, paths: Mapping[str, str] | None = None) -> dict[str, Any]:

@@ -12,12 +12,21 @@ import msgspec
 
 from paceline.core.instants import to_text
 from paceline.errors import OverDailyCredits, PacelineError
-from paceline.shells.cli.text.columns import Cell, Column, Heading, heading_of
-from paceline.shells.cli.text.form import Form, Piece, draw_fields, draw_paragraph, draw_table, form_of, printable
+from paceline.shells.cli.text.columns import Cell, Column, Heading, column_of
+from paceline.shells.cli.text.form import (
+    Form,
+    Piece,
+    draw_fields,
+    draw_paragraph,
+    draw_table,
+    form_of,
+    printable,
+)
 from paceline.shells.cli.text.times import long_time
+from paceline.shells.lists import ListPage
 
 if TYPE_CHECKING:
-    from paceline.shells.cli.call import Call
+    from paceline.shells.cli.call import CliCall
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_NOT_FOUND, EXIT_LIMIT = 0, 1, 2, 3, 4
 EXIT_DIFFERS = 5
@@ -37,7 +46,7 @@ _EXIT_CODES = {
 _STYLES = {"ok": "green", "failing": "red", "failed": "red", "late": "yellow", "dead": "red", "unknown": "yellow"}
 
 
-class Problem(NamedTuple):
+class CliProblem(NamedTuple):
     """An error as it is shown: the fields of an RFC 9457 problem that the command line needs."""
 
     title: str
@@ -55,7 +64,7 @@ class Problem(NamedTuple):
 class RemoteError(Exception):
     """A problem that the service reported, or one of the connection to it."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: CliProblem) -> None:
         super().__init__(problem.detail)
         self.problem = problem
 
@@ -72,18 +81,18 @@ Columns = Mapping[str, Cell | Column]
 """Columns of a list: heading and cell. A bare cell is text, and is left out sooner the further right it stands."""
 
 
-class Table(NamedTuple):
-    columns: Sequence[str | Heading]
+class TextTable(NamedTuple):
+    headings: Sequence[Heading]
     rows: Iterable[Sequence[Any]]
 
 
-class Fields(NamedTuple):
+class TextFields(NamedTuple):
     """Fields of one thing, a line for each."""
 
     pairs: Iterable[tuple[str, Any]]
 
 
-class Moment(NamedTuple):
+class TextTime(NamedTuple):
     """A time on a line of its own; on a terminal followed by how far away it is."""
 
     text: str
@@ -96,33 +105,33 @@ class Paragraph(NamedTuple):
     indent: int = 2
 
 
-class Note(NamedTuple):
+class TextNote(NamedTuple):
     """A remark for people. It goes to stderr, apart from the output that a program would read."""
 
     text: str
 
 
-Text = str | Paragraph | Note | Moment | Table | Fields | None
+Text = str | Paragraph | TextNote | TextTime | TextTable | TextFields | None
 """A part of the text that a command prints for people."""
 
 
-class Progress(Protocol):
+class ProgressCallback(Protocol):
     """Callback with how much is done, and the total if that is known."""
 
     def __call__(self, done: int, total: int | None, /) -> None: ...
 
 
-def problem_of(error: PacelineError) -> Problem:
+def problem_of(error: PacelineError) -> CliProblem:
     errors = tuple({"pointer": pointer, "detail": detail} for pointer, detail in error.errors)
     figures: tuple[tuple[str, int | str], ...] = ()
     if isinstance(error, OverDailyCredits):
         resets_at = to_text(error.resets_ms)
         figures = (("cost", error.cost), ("credits_left", error.credits_left), ("resets_at", resets_at))
         figures += (("refusal", error.refusal),) if error.refusal else ()
-    return Problem(error.title, error.detail, error.code, errors, figures)
+    return CliProblem(error.title, error.detail, error.code, errors, figures)
 
 
-def print_problem(problem: Problem, *, as_json: bool) -> None:
+def print_problem(problem: CliProblem, *, as_json: bool) -> None:
     """Prints an error to stderr: one line for people, with each wrong field below; a JSON document for programs."""
     if as_json:
         document = problem._asdict()
@@ -138,7 +147,7 @@ def print_problem(problem: Problem, *, as_json: bool) -> None:
         print(f"  Why, also later: paceline why {printable(str(refusal))}", file=sys.stderr)
 
 
-def emit(call: Call, document: Any, *text: Text) -> None:
+def emit(call: CliCall, document: Any, *text: Text) -> None:
     """Prints the answer of a command: the document with ``--json``, else the text for people, part by part.
 
     Flushes at once, because a program may be waiting for the answer at a pipe.
@@ -151,26 +160,24 @@ def emit(call: Call, document: Any, *text: Text) -> None:
 
 
 def emit_page(
-    call: Call,
-    views: Sequence[Any],
-    columns: Columns,
-    *,
-    next_cursor: str | int | None = None,
-    more: str = "",
-    none: str = "",
+    call: CliCall, page: ListPage[Any], columns: Columns, *, more: str = "There are more:", none: str = ""
 ) -> None:
     """Prints a page of a list. For people a note follows: ``more`` with the next cursor, or ``none`` if it is empty."""
-    following = None if next_cursor is None else str(next_cursor)
-    note = Note(f"{more} --cursor {following}") if more and following else Note(none) if none and not views else None
-    emit(call, {"items": views, "next_cursor": following}, table(columns, views), note)
+    text = f"{more} --cursor {page.next_cursor}" if page.next_cursor else "" if page.items else none
+    emit(call, page, table(columns, page.items), TextNote(text) if text else None)
 
 
-def table(columns: Columns, views: Iterable[Any]) -> Table:
+def emit_list(call: CliCall, views: Sequence[Any], columns: Columns, *, none: str) -> None:
+    """Prints a list that has only one page."""
+    emit_page(call, ListPage(views, None), columns, none=none)
+
+
+def table(columns: Columns, views: Iterable[Any]) -> TextTable:
     """Returns a table with a row for each view."""
-    headings = [Heading(name, one.kind, one.rank) if isinstance(one, Column) else name for name, one in columns.items()]
-    found = [one.cell if isinstance(one, Column) else one for one in columns.values()]
-    cells = [attrgetter(cell) if isinstance(cell, str) else cell for cell in found]
-    return Table(headings, ([cell(view) for cell in cells] for view in views))
+    found = [column_of(one, position) for position, one in enumerate(columns.values())]
+    headings = [Heading(name, one.kind, one.rank) for name, one in zip(columns, found, strict=True)]
+    cells = [attrgetter(one.cell) if isinstance(one.cell, str) else one.cell for one in found]
+    return TextTable(headings, ([cell(view) for cell in cells] for view in views))
 
 
 def print_text(*text: Text) -> None:
@@ -180,17 +187,17 @@ def print_text(*text: Text) -> None:
 def _print_parts(form: Form, text: Sequence[Text]) -> None:
     for part in text:
         match part:
-            case Table():
+            case TextTable():
                 _print_table(form, part)
-            case Fields(pairs):
+            case TextFields(pairs):
                 for line in draw_fields(form, pairs):
                     print(line)
-            case Moment(moment):
+            case TextTime(moment):
                 print(long_time(moment, form.now_ms) if form.relative else moment)
             case Paragraph(paragraph, indent):
                 for line in draw_paragraph(form, paragraph, indent):
                     print(line)
-            case Note(note):
+            case TextNote(note):
                 sys.stdout.flush()  # keeps the order if stdout and stderr go to one file
                 print(printable(note), file=sys.stderr)
             case str():
@@ -202,13 +209,12 @@ def print_json(value: Any) -> None:
 
 
 def print_note(text: str) -> None:
-    print_text(Note(text))
+    print_text(TextNote(text))
 
 
-def _print_table(form: Form, shown: Table) -> None:
+def _print_table(form: Form, shown: TextTable) -> None:
     """Prints the table, and a note about columns that did not fit."""
-    headings = [heading_of(one, n) for n, one in enumerate(shown.columns)]
-    drawn = draw_table(form, headings, shown.rows, _STYLES)
+    drawn = draw_table(form, shown.headings, shown.rows, _STYLES)
     if sys.stdout.isatty():
         _print_coloured(drawn.lines)
     else:
@@ -229,7 +235,7 @@ def _print_coloured(lines: Sequence[Sequence[Piece]]) -> None:
 
 
 @contextmanager
-def progress_bar(title: str, *, of_bytes: bool) -> Iterator[Progress]:
+def progress_bar(title: str, *, of_bytes: bool) -> Iterator[ProgressCallback]:
     """Shows a bar on stderr while long work runs, if stderr is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None

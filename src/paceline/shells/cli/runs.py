@@ -11,9 +11,9 @@ import typer
 from paceline.core.ids import parse_call_run_id
 from paceline.errors import NotFound
 from paceline.ports import JobStore
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.options import argument
-from paceline.shells.cli.output import Columns, Fields, emit
+from paceline.shells.cli.output import Columns, TextFields, emit
 from paceline.shells.cli.text.columns import ident, when, word, words
 from paceline.steps.views import job_report, report
 from paceline.steps.views.days import CallRunView, show_call_run
@@ -51,7 +51,7 @@ class MeasurementRun(MeasurementView, frozen=True, kw_only=True):
 
 @command(app, "show")
 def show(
-    call: Call,
+    call: CliCall,
     run: Annotated[
         str, argument("RUN", "The run's id: user/monitor#generation@counter, batch/record@date, or job/index.")
     ],
@@ -61,7 +61,11 @@ def show(
     fields: dict[str, Any] = msgspec.structs.asdict(view)
     detail = fields.pop("detail", {})
     first = [(name, fields.pop(name)) for name in ("run", "job", "user") if name in fields]
-    emit(call, view, Fields([*first, *fields.items(), *((f"detail.{name}", value) for name, value in detail.items())]))
+    emit(
+        call,
+        view,
+        TextFields([*first, *fields.items(), *((f"detail.{name}", value) for name, value in detail.items())]),
+    )
 
 
 def _show(system: System, run: str) -> RunView | CallRunView | MeasurementRun:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paceline.errors import WrongSetting
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.options import option
 from paceline.shells.cli.output import emit
 
@@ -26,7 +26,7 @@ STOPS = {signal.SIGINT, signal.SIGTERM}
 
 @command(app, "http")
 def simulator_http(
-    call: Call,
+    call: CliCall,
     *,
     port: Annotated[int, option("N", "Port to listen on; 0 takes a free one.", min=0, max=65_535)] = 8090,
     seed: Annotated[int, option("N", "The same seed gives the same answers.")] = 1,
@@ -43,7 +43,7 @@ def simulator_http(
 
 @command(app, "atlas")
 def simulator_atlas(
-    call: Call,
+    call: CliCall,
     *,
     port: Annotated[int, option("N", "Port to listen on; 0 takes a free one.", min=0, max=65_535)] = 8091,
     seed: Annotated[int, option("N", "The same seed and the same requests give the same answers.")] = 1,

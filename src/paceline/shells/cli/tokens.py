@@ -9,9 +9,9 @@ import msgspec
 import typer
 
 from paceline.errors import NotFound
-from paceline.shells.cli.call import Call, command, owner_id
+from paceline.shells.cli.call import CliCall, command, owner_id
 from paceline.shells.cli.options import UserOption, argument, option
-from paceline.shells.cli.output import Columns, Note, RemoteError, emit, emit_page
+from paceline.shells.cli.output import Columns, RemoteError, TextNote, emit, emit_list
 from paceline.shells.cli.text.columns import ident, when, words
 from paceline.steps import access
 from paceline.steps.views import report
@@ -36,7 +36,7 @@ UserArgument = Annotated[str | None, argument("USER", "The same as --user.")]
 
 @command(app, "new")
 def new(
-    call: Call,
+    call: CliCall,
     name: UserArgument = None,
     *,
     user: UserOption = None,
@@ -51,24 +51,24 @@ def new(
     made = call.answer(
         lambda at: _add(at, name or user, wanted), lambda remote: _add_over_rest(remote, name or user, wanted)
     )
-    note = Note(f"A new token of {made['user']}, id {made['id']}. It is shown only now; keep it:")
+    note = TextNote(f"A new token of {made['user']}, id {made['id']}. It is shown only now; keep it:")
     emit(call, made, note, made["token"])
 
 
 @command(app, "list")
-def list_tokens(call: Call, name: UserArgument = None, *, user: UserOption = None) -> None:
+def list_tokens(call: CliCall, name: UserArgument = None, *, user: UserOption = None) -> None:
     """List a user's tokens, without their secrets, which are not stored."""
     views = call.answer(
         lambda at: [report.token_view(token) for token in at.store.tokens(owner_id(at, name or user))],
         lambda remote: remote.every(_TOKENS, TokenView, user=remote.owner(name or user)),
     )
     shown = sorted(views, key=lambda view: (view.created_at, view.id))
-    emit_page(call, shown, TOKEN_COLUMNS, none="There is no token. Make one: paceline token new USER")
+    emit_list(call, shown, TOKEN_COLUMNS, none="There is no token. Make one: paceline token new USER")
 
 
 @command(app, "revoke")
 def revoke(
-    call: Call,
+    call: CliCall,
     token: Annotated[str, argument("TOKEN", "The token's id, or the token itself.")],
     *,
     user: UserOption = None,
@@ -97,7 +97,7 @@ def _add(system: System, user: str | None, wanted: dict[str, Any]) -> dict[str, 
 def _add_over_rest(remote: Remote, user: str | None, wanted: dict[str, Any]) -> dict[str, Any]:
     owner = remote.owner(user)
     body = {name: value for name, value in wanted.items() if value}
-    return {"user": owner, **remote.ask("POST", _TOKENS, dict[str, Any], body=body, user=owner).view}
+    return {"user": owner, **remote.ask("POST", _TOKENS, dict[str, Any], body=body, user=owner)}
 
 
 def _revoke_over_rest(remote: Remote, token_id: str, user: str | None) -> str:

@@ -10,9 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-import typer
-
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.options import flag, option
 from paceline.shells.cli.output import emit
 
@@ -46,13 +44,8 @@ class Https(NamedTuple):
     ] = None
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "up")(up)
-    command(app, "worker")(worker)
-
-
 def up(
-    call: Call,
+    call: CliCall,
     *,
     demo: Annotated[
         bool,
@@ -77,7 +70,7 @@ def up(
     return _demo(call._replace(store=None), settings)
 
 
-def _demo(call: Call, settings: Settings) -> int:
+def _demo(call: CliCall, settings: Settings) -> int:
     from paceline.shells.cli.places import SQLITE, demo_store
     from paceline.shells.demo import demo_atlas, demo_settings, end_demo, prepare_demo
     from paceline.simulators.http import ModelHttpServer
@@ -99,12 +92,12 @@ def _demo(call: Call, settings: Settings) -> int:
             return _daemon(system, serve_api=True, ready=ready, log=log)
 
 
-def worker(call: Call, *, logging: Logging) -> int:
+def worker(call: CliCall, *, logging: Logging) -> int:
     """Start the loops without the API: one more process that works on the same store."""
     return _run(call, call.settings(**logging._asdict()), serve_api=False)
 
 
-def _run(call: Call, settings: Settings, *, serve_api: bool) -> int:
+def _run(call: CliCall, settings: Settings, *, serve_api: bool) -> int:
     with call.new_system(settings) as system:
         return _daemon(system, serve_api=serve_api, ready=lambda url: _announce(call, system, url))
 
@@ -124,7 +117,7 @@ def _daemon(system: System, *, serve_api: bool, ready: Callable[[str], None], lo
     return run_daemon(system, serve_api=serve_api, ready=ready)
 
 
-def _announce(call: Call, system: System, url: str) -> None:
+def _announce(call: CliCall, system: System, url: str) -> None:
     """Prints where the API listens; a worker has no address."""
     lines = [f"Paceline is up: {url or 'a worker'} (store {system.settings.store}; Ctrl-C stops it)"]
     document: dict[str, Any] = {"url": url or None, "store": system.settings.store}
@@ -136,7 +129,7 @@ def _announce(call: Call, system: System, url: str) -> None:
     emit(call, document, *lines)
 
 
-def _welcome(call: Call, system: System, url: str, demo: Demo, log: Path) -> None:
+def _welcome(call: CliCall, system: System, url: str, demo: Demo, log: Path) -> None:
     program, settings = _this_program(call), system.settings
     authority = system.tls.authority if system.tls else None
     trusting = f"--cacert {authority} " if authority else ""
@@ -187,7 +180,7 @@ def _welcome(call: Call, system: System, url: str, demo: Demo, log: Path) -> Non
     )
 
 
-def _this_program(call: Call) -> str:
+def _this_program(call: CliCall) -> str:
     """Returns the command that starts this program on the same store from the same directory."""
     started_as = sys.argv[0]
     words = [started_as]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import typer
 
 from paceline.core.batches.outgoing import WAITS_FOR_WORKER
 from paceline.core.durations import DURATION_RULE, parse_duration_ms
@@ -16,7 +15,7 @@ from paceline.core.monitors.values import PurgeReport
 from paceline.errors import AlreadyExists, FieldProblem, InvalidInput
 from paceline.ports import Store
 from paceline.shells.cli import output
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.files import draft_of
 from paceline.shells.cli.options import argument, flag, option
 from paceline.steps.history.notes import note_retention
@@ -33,18 +32,7 @@ DAEMONS_SHOWN_MAX = 10
 PURGE_PASSES_MAX = 1_000_000
 
 
-def register(app: typer.Typer) -> None:
-    for name, function in (
-        ("status", status),
-        ("check", check),
-        ("backup", backup),
-        ("migrate", migrate),
-        ("purge", purge),
-    ):
-        command(app, name)(function)
-
-
-def status(call: Call) -> None:
+def status(call: CliCall) -> None:
     """Show the state of everything: users, monitors, batches, jobs, accounts, lateness, and running daemons."""
     view, expected_at = call.answer(
         lambda at: (service_status(at.store, at.settings.store, now_ms=at.clock.now_ms()), daemon_url(at.settings)),
@@ -55,7 +43,9 @@ def status(call: Call) -> None:
     daemon = {"url": url or expected_at, "answering": url is not None}
     figures = msgspec.to_builtins(view)
     document = {"store": figures.pop("store"), **figures, "daemon": daemon}
-    output.emit(call, document, output.Fields(_status_fields(view, _daemon_rows(view.daemons, running, expected_at))))
+    output.emit(
+        call, document, output.TextFields(_status_fields(view, _daemon_rows(view.daemons, running, expected_at)))
+    )
 
 
 def _status_fields(view: ServiceStatus, daemons: list[tuple[str, str]]) -> list[tuple[str, Any]]:
@@ -91,7 +81,7 @@ def _status_fields(view: ServiceStatus, daemons: list[tuple[str, str]]) -> list[
     ]
 
 
-def check(call: Call) -> int:
+def check(call: CliCall) -> int:
     """Check the store: integrity, credit accounting and Paceline's promises. Exits with 1 if anything is wrong.
 
     Notes are about faults that repair themselves: a store with only notes is in order.
@@ -108,7 +98,7 @@ def check(call: Call) -> int:
 
 
 def backup(
-    call: Call,
+    call: CliCall,
     file: Annotated[Path, argument("FILE", "The file to write.")],
     *,
     force: Annotated[bool, flag("--force", "Replace the file if it exists.")] = False,
@@ -133,7 +123,7 @@ def backup(
 
 
 def migrate(
-    call: Call,
+    call: CliCall,
     *,
     adopt_key: Annotated[
         bool, flag("--adopt-key", "Use the secret key that is set now, because the store's own is lost.")
@@ -151,7 +141,7 @@ def migrate(
             seal_checks(system.store, system.vault)
     note = None
     if adopt_key:
-        note = output.Note(
+        note = output.TextNote(
             "The store now uses this secret key: make new tokens, put the headers of providers and checks again,"
             " and remove the accounts' keys and add them again."
             if adopted
@@ -162,7 +152,7 @@ def migrate(
 
 
 def purge(
-    call: Call,
+    call: CliCall,
     *,
     keep: Annotated[
         str | None, option("DURATION", "Keep settled runs this long. [default: the setting runs_keep]")

@@ -10,9 +10,9 @@ import typer
 
 from paceline.core.users import Role, UserEdit
 from paceline.errors import InvalidInput
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.options import argument, option
-from paceline.shells.cli.output import Columns, Fields, Note, emit, emit_page
+from paceline.shells.cli.output import Columns, TextFields, TextNote, emit, emit_list
 from paceline.shells.cli.text.columns import ident, when, word
 from paceline.steps import access
 from paceline.steps.jobs.webhook import webhook_secret
@@ -39,20 +39,9 @@ USER_COLUMNS: Columns = {
 CreditsOption = Annotated[int | None, option("N", "Credits the user may spend in a day.", "--daily-credits")]
 
 
-class NewUser(msgspec.Struct, frozen=True):
-    """A new user with a first token."""
-
-    user: str
-    token: str
-
-
-class WebhookSecret(msgspec.Struct, frozen=True):
-    secret: str
-
-
 @command(app, "add")
 def add(
-    call: Call,
+    call: CliCall,
     name: NameArgument,
     *,
     role: Annotated[Role, option("user|admin", "What the user may do.")] = "user",
@@ -63,25 +52,25 @@ def add(
     body = {"id": name, "role": role, "daily_credits": allowed}
     made = call.answer_on_own(
         lambda at: _add(at, name, role=role, daily_credits=allowed),
-        lambda remote: remote.ask("POST", "/v1/users", NewUser, body=body).view,
+        lambda remote: remote.ask("POST", "/v1/users", dict[str, str], body=body),
     )
-    note = Note(f"Added {role} {made.user}. The token is shown only now; keep it:")
-    emit(call, made, note, made.token)
+    note = TextNote(f"Added {role} {made['user']}. The token is shown only now; keep it:")
+    emit(call, made, note, made["token"])
 
 
 @command(app, "list")
-def list_users(call: Call) -> None:
+def list_users(call: CliCall) -> None:
     """List the users."""
     views = call.answer(
         lambda at: [report.user_view(user) for user in walk(at.store.users)],
         lambda remote: remote.every("/v1/users", UserView),
     )
-    emit_page(call, views, USER_COLUMNS, none="There is no user yet. Add one: paceline user add NAME")
+    emit_list(call, views, USER_COLUMNS, none="There is no user yet. Add one: paceline user add NAME")
 
 
 @command(app, "limit")
 def limit(
-    call: Call,
+    call: CliCall,
     name: NameArgument,
     amount: Annotated[int | None, argument("N", "The same as --daily-credits.")] = None,
     *,
@@ -101,33 +90,33 @@ def limit(
     help_text="Disable a user at once: tokens are refused, monitors pause, waiting runs are held.",
     disabled=True,
 )
-def set_disabled(call: Call, name: NameArgument, *, disabled: bool) -> None:
-    told = "is disabled; the monitors rest" if disabled else "is enabled; the monitors go on"
-    _edit(call, name, UserEdit(disabled=disabled), f"{name} {told}.")
+def set_disabled(call: CliCall, name: NameArgument, *, disabled: bool) -> None:
+    state = "is disabled; the monitors rest" if disabled else "is enabled; the monitors go on"
+    _edit(call, name, UserEdit(disabled=disabled), f"{name} {state}.")
 
 
 @command(app, "budget")
-def show_budget(call: Call, name: NameArgument) -> None:
+def show_budget(call: CliCall, name: NameArgument) -> None:
     """Show how many of a user's daily credits are left, and when the next day begins."""
     view = call.answer(
         lambda at: budget_view(at.store, name, now_ms=at.clock.now_ms()),
         lambda remote: remote.get(f"{_USER}/budget", BudgetView, user=name),
     )
-    emit(call, view, Fields(msgspec.structs.asdict(view).items()))
+    emit(call, view, TextFields(msgspec.structs.asdict(view).items()))
 
 
 @command(app, "webhook-secret")
-def show_webhook_secret(call: Call, name: NameArgument) -> None:
+def show_webhook_secret(call: CliCall, name: NameArgument) -> None:
     """Print the secret that verifies the signatures of a user's webhooks. It never changes."""
     secret = call.answer(
         lambda at: webhook_secret(at.secret_key, access.get_user(at.store, name).id),
-        lambda remote: remote.get(f"{_USER}/webhook-secret", WebhookSecret, user=name).secret,
+        lambda remote: remote.get(f"{_USER}/webhook-secret", dict[str, str], user=name)["secret"],
     )
     emit(call, {"user": name, "webhook_secret": secret}, secret)
 
 
 @command(app, "rm")
-def remove(call: Call, name: NameArgument) -> None:
+def remove(call: CliCall, name: NameArgument) -> None:
     """Remove a user with all tokens and monitors. Their monitors do not fire any more."""
     call.answer(
         lambda at: access.remove_user(at.store, name, now_ms=at.clock.now_ms()),
@@ -136,16 +125,16 @@ def remove(call: Call, name: NameArgument) -> None:
     emit(call, {"removed": name}, f"Removed {name} with all tokens and monitors.")
 
 
-def _edit(call: Call, name: str, edit: UserEdit, told: str) -> None:
+def _edit(call: CliCall, name: str, edit: UserEdit, text: str) -> None:
     changes = {field: value for field, value in msgspec.structs.asdict(edit).items() if value is not None}
     view = call.answer(
         lambda at: report.user_view(access.edit_user(at.store, name, edit, now_ms=at.clock.now_ms())),
-        lambda remote: remote.ask("PATCH", _USER, UserView, body=changes, user=name).view,
+        lambda remote: remote.ask("PATCH", _USER, UserView, body=changes, user=name),
     )
-    emit(call, view, told)
+    emit(call, view, text)
 
 
-def _add(system: System, name: str, *, role: Role, daily_credits: int) -> NewUser:
+def _add(system: System, name: str, *, role: Role, daily_credits: int) -> dict[str, str]:
     user, token = access.add_user(
         system.store,
         name,
@@ -155,4 +144,4 @@ def _add(system: System, name: str, *, role: Role, daily_credits: int) -> NewUse
         secret_key=system.secret_key,
         now_ms=system.clock.now_ms(),
     )
-    return NewUser(user.id, token.secret)
+    return {"user": user.id, "token": token.secret}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import structlog
 
 from paceline.core.batches.calls import CallResult
-from paceline.shells.daemon.in_flight import Found, InFlight
+from paceline.shells.daemon.in_flight import ClaimedOrders, InFlight
 from paceline.shells.daemon.loop import JOIN_S, Loop
 from paceline.shells.daemon.metrics import Metrics
 from paceline.shells.daemon.tries import Tries
@@ -26,13 +26,15 @@ class Alerts(Tries[Message]):
 
     name = "alerts"
 
-    def claim(self, room: int, ended: Sequence[tuple[Message, CallResult]], *, told: bool) -> Found[Message]:
-        del ended, told
+    def claim(
+        self, room: int, ended: Sequence[tuple[Message, CallResult]], *, expected: bool
+    ) -> ClaimedOrders[Message]:
+        del ended, expected
         system, now_ms = self._system, self._system.clock.now_ms()
         begun = begin_deliveries(
             system.store, system.vault, secret=system.secret_key, now_ms=now_ms, chance=self._chance, limit=room
         )
-        return Found(begun.messages, now_ms if begun.looked_at == room else None)
+        return ClaimedOrders(begun.messages, now_ms if begun.looked_at == room else None)
 
     def settle(self, ended: Sequence[tuple[Message, CallResult]]) -> int:
         for one in end_deliveries(self._system.store, ended):

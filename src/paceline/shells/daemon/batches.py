@@ -11,10 +11,10 @@ from paceline.core.batches.calls import CallResult
 from paceline.core.batches.provider import SAFE_METHODS
 from paceline.core.monitors.definition import duration_ms
 from paceline.ports import Caller
-from paceline.shells.daemon.in_flight import LOOK_MS, Found, Work
-from paceline.shells.daemon.loop import Turn
+from paceline.shells.daemon.in_flight import LOOK_MS, ClaimedOrders, InFlightWork
+from paceline.shells.daemon.loop import LoopTurn
 from paceline.shells.daemon.metrics import Metrics
-from paceline.shells.daemon.polling import Outlook
+from paceline.shells.daemon.polling import PollTimer
 from paceline.shells.daemon.store_threads import Fence
 from paceline.steps.batches import call
 from paceline.steps.batches.plan import plan_due
@@ -39,19 +39,19 @@ class Planner:
         self._metrics = metrics
         self._planned = planned
         self._keep_on = keep_on
-        self._outlook = Outlook(system)
+        self._poll = PollTimer(system)
         self._next_ms = 0
 
     def tell(self) -> None:
         """Says that a batch or a record changed."""
-        self._outlook.tell()
+        self._poll.wake()
 
-    def turn(self) -> Turn:
+    def turn(self) -> LoopTurn:
         clock = self._system.clock
-        if clock.now_ms() < self._next_ms and not self._outlook.is_time():
+        if clock.now_ms() < self._next_ms and not self._poll.is_time():
             return self._sleep()
         store = self._system.store
-        report = self._outlook.looked(lambda: plan_due(store, now_ms=clock.now_ms(), keep_on=self._keep_on))
+        report = self._poll.looked(lambda: plan_due(store, now_ms=clock.now_ms(), keep_on=self._keep_on))
         runs = report.newcomers + sum(day.report.enqueued for day in report.days)
         for day in report.days:
             log.info(
@@ -68,11 +68,11 @@ class Planner:
         self._next_ms = NEVER_MS if report.next_ms is None else report.next_ms
         return self._sleep()
 
-    def _sleep(self) -> Turn:
-        return Turn(min(max(self._next_ms - self._system.clock.now_ms(), 0), PLAN_LOOK_MS))
+    def _sleep(self) -> LoopTurn:
+        return LoopTurn(min(max(self._next_ms - self._system.clock.now_ms(), 0), PLAN_LOOK_MS))
 
 
-class Calls(Work[call.SentCall, CallResult]):
+class Calls(InFlightWork[call.SentCall, CallResult]):
     """Calls to providers of batches. On a file, settling and claiming are one act, which halves the cost."""
 
     name = "calls"
@@ -89,13 +89,13 @@ class Calls(Work[call.SentCall, CallResult]):
         self._lease_ms = duration_ms(system.settings.call_lease)
 
     def claim(
-        self, room: int, ended: Sequence[tuple[call.SentCall, CallResult]], *, told: bool
-    ) -> Found[call.SentCall]:
-        del told  # it costs little to ask when the next call is ready
+        self, room: int, ended: Sequence[tuple[call.SentCall, CallResult]], *, expected: bool
+    ) -> ClaimedOrders[call.SentCall]:
+        del expected  # it costs little to ask when the next call is ready
         now_ms = self._system.clock.now_ms()
         next_ms = now_ms if ended else self._next_ms()
         if next_ms is None or next_ms > now_ms:
-            return Found([], next_ms)
+            return ClaimedOrders([], next_ms)
         terms = {"now_ms": now_ms, "runs_max": room, "lease_ms": self._lease_ms}
         settled = 0
         if self.settles_with_claim:
@@ -108,7 +108,7 @@ class Calls(Work[call.SentCall, CallResult]):
         next_ms = self._next_ms()
         if not (sent or settled) and next_ms is not None:
             next_ms = max(next_ms, now_ms + IN_VAIN_MS) if self.settles_with_claim else None
-        return Found(sent, next_ms)
+        return ClaimedOrders(sent, next_ms)
 
     def _next_ms(self) -> int | None:
         """Returns when the next call is ready."""

@@ -21,7 +21,8 @@ import uvloop
 from paceline import __version__
 from paceline.core.monitors.definition import duration_ms
 from paceline.errors import StoreUnavailable, WrongSetting
-from paceline.shells.api import ApiHooks, LoopHealth, build_app
+from paceline.shells.api.http.app import build_app
+from paceline.shells.api.http.context import ApiHooks, LoopHealth
 from paceline.shells.api.http.serving import server_config
 from paceline.shells.daemon.alerts import AlertEngine
 from paceline.shells.daemon.batches import Calls, Planner
@@ -32,7 +33,7 @@ from paceline.shells.daemon.keeper import Keeper
 from paceline.shells.daemon.loop import JOIN_S, Loop
 from paceline.shells.daemon.metrics import Metrics
 from paceline.shells.daemon.monitors import Checks, Ticker
-from paceline.shells.daemon.signals import STOPS, StopSignals, was_told
+from paceline.shells.daemon.signals import STOPS, StopSignals, stop_requested
 from paceline.shells.daemon.watcher import Watcher
 from paceline.steps.upkeep.secret import seal_checks
 from paceline.wiring import System, exposed_files, open_caller, open_provider, open_tls
@@ -52,7 +53,7 @@ RENEW_S = 43_200.0
 """How often to look at the certificate."""
 
 
-class Engine:
+class DaemonEngine:
     """The loops of one process."""
 
     def __init__(
@@ -199,34 +200,34 @@ def run_daemon(system: System, *, serve_api: bool, ready: Callable[[str], None] 
 
 def _work(system: System, metrics: Metrics, ready: Callable[[str], None] | None) -> int:
     stops = StopSignals()
-    if was_told():
+    if stop_requested():
         return 0
-    engine = Engine(system, metrics, arrived=lambda: None, own=None)
+    engine = DaemonEngine(system, metrics, arrived=lambda: None, own=None)
     engine.start()
     log.info("working", store=system.settings.store)
     if ready is not None:
         ready("")
     stops.wait()
     log.info("draining")
-    threading.Thread(target=_hurry_when_told, args=(stops, engine), name="paceline-signals", daemon=True).start()
+    threading.Thread(target=_hurry_on_signal, args=(stops, engine), name="paceline-signals", daemon=True).start()
     engine.drain()
     log.info("stopped")
     return 0
 
 
-def _hurry_when_told(stops: StopSignals, engine: Engine) -> None:
+def _hurry_on_signal(stops: StopSignals, engine: DaemonEngine) -> None:
     stops.wait()
-    _told_again(engine)
+    _hurry(engine)
 
 
-def _told_again(engine: Engine) -> None:
+def _hurry(engine: DaemonEngine) -> None:
     log.warning("told_to_stop_again", detail="Work in flight is given back, or left to its lease.")
     engine.hurry()
 
 
 async def _serve(system: System, metrics: Metrics, listener: socket.socket, ready: Callable[[str], None] | None) -> int:
     host, port = listener.getsockname()[:2]
-    engine: Engine | None = None
+    engine: DaemonEngine | None = None
 
     def loops() -> list[LoopHealth]:
         return [LoopHealth(loop.name, loop.turning, loop.age_s) for loop in engine.loops] if engine else []
@@ -238,14 +239,14 @@ async def _serve(system: System, metrics: Metrics, listener: socket.socket, read
         metrics=metrics,
     )
     url = f"{'https' if system.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
-    engine = Engine(system, metrics, arrived=hooks.arrivals.notify, own=(host, port), url=url)
+    engine = DaemonEngine(system, metrics, arrived=hooks.arrivals.notify, own=(host, port), url=url)
     app = build_app(system, hooks)
     config = server_config(app, system.settings, tls=system.tls, timeout_graceful_shutdown=GRACE_S)
     server = _Server(config)
     event_loop = asyncio.get_running_loop()
     for number in STOPS:
         event_loop.add_signal_handler(number, _begin_end, server, hooks, engine)
-    if was_told():
+    if stop_requested():
         return 0
     engine.start()
     serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -308,11 +309,11 @@ def _allow_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _begin_end(server: uvicorn.Server, hooks: ApiHooks, engine: Engine) -> None:
+def _begin_end(server: uvicorn.Server, hooks: ApiHooks, engine: DaemonEngine) -> None:
     """Begins the end. A second signal ends all waits: for open requests, and for work in flight."""
     if server.should_exit and not server.force_exit:
         server.force_exit = True
-        _told_again(engine)
+        _hurry(engine)
     server.should_exit = True
     hooks.arrivals.close()
 

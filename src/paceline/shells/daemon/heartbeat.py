@@ -11,7 +11,7 @@ import msgspec
 
 from paceline.core.daemons import Daemon, DaemonKind
 from paceline.errors import StoreUnavailable
-from paceline.shells.daemon.loop import Turn
+from paceline.shells.daemon.loop import LoopTurn
 from paceline.steps.upkeep import daemons
 from paceline.wiring import System
 
@@ -41,13 +41,13 @@ class Heartbeat:
         with suppress(StoreUnavailable):  # the loop tries again
             self.turn()
 
-    def turn(self) -> Turn:
+    def turn(self) -> LoopTurn:
         now = msgspec.structs.replace(self._daemon, beat_ms=self._system.clock.now_ms())
         daemons.beat(self._system.store, now)
         if self._turns % self.FORGET_TURNS == 0:
             daemons.forget_gone(self._system.store, now_ms=now.beat_ms)
         self._turns += 1
-        return Turn(self._system.traits.beat_ms)
+        return LoopTurn(self._system.traits.beat_ms)
 
     def end(self) -> None:
         with suppress(StoreUnavailable):  # then the daemon counts as gone after some missed beats

@@ -12,7 +12,7 @@ import structlog
 from paceline.core.batches.calls import CallResult
 from paceline.core.monitors.values import Finished
 from paceline.ports import Clock, Edge
-from paceline.shells.daemon.loop import Turn
+from paceline.shells.daemon.loop import LoopTurn
 from paceline.shells.daemon.store_threads import SETTLES_MAX, Fence, Returns, StoreActs
 
 log = structlog.get_logger("paceline")
@@ -32,7 +32,7 @@ TOO_LATE = (
 )
 
 
-class Found(NamedTuple, Generic[T]):
+class ClaimedOrders(NamedTuple, Generic[T]):
     """Result of a claim. ``next_ms``: when there may be more; None if nothing is known."""
 
     orders: list[T]
@@ -46,7 +46,7 @@ class Drained(NamedTuple):
     left_to_lease: int
 
 
-class Work(Protocol[T, R]):
+class InFlightWork(Protocol[T, R]):
     """A kind of work. ``claim``, ``settle`` and ``release`` may run in different threads at the same time."""
 
     name: str
@@ -65,8 +65,8 @@ class Work(Protocol[T, R]):
     settles_with_claim: bool = False
     """True if ``claim`` settles finished orders in the same act, to save a commit. False if the store may hang."""
 
-    def claim(self, room: int, ended: Sequence[tuple[T, R]], *, told: bool) -> Found[T]:
-        """Claims up to ``room`` orders. ``told``: there may be some; if False, ``claim`` can ask the store first.
+    def claim(self, room: int, ended: Sequence[tuple[T, R]], *, expected: bool) -> ClaimedOrders[T]:
+        """Claims up to ``room`` orders. ``expected``: there may be some; if False, ``claim`` can ask the store first.
 
         ``ended``: results to be settled in the same act; empty unless ``settles_with_claim``.
         """
@@ -99,7 +99,7 @@ class InFlight(Generic[T, R]):
     reading answers, and finished orders are settled however long a claim takes.
     """
 
-    def __init__(self, work: Work[T, R], *, clock: Clock, remote: bool) -> None:
+    def __init__(self, work: InFlightWork[T, R], *, clock: Clock, remote: bool) -> None:
         """``remote``: a request to the store may hang for seconds while other requests do not."""
         self.work = work
         self.settled = 0
@@ -107,7 +107,9 @@ class InFlight(Generic[T, R]):
         self._clock = clock
         self._remote = remote
         name, done = work.name, work.edge.wake
-        self._claims: StoreActs[list[tuple[T, R]], Found[T]] = StoreActs(f"claims-{name}", apart=remote, done=done)
+        self._claims: StoreActs[list[tuple[T, R]], ClaimedOrders[T]] = StoreActs(
+            f"claims-{name}", apart=remote, done=done
+        )
         self._settles: StoreActs[list[tuple[T, R]], int] = StoreActs(
             f"settles-{name}", apart=remote, done=done, most=SETTLES_MAX
         )
@@ -115,7 +117,7 @@ class InFlight(Generic[T, R]):
         # The key has the attempt, because an order that outlives its lease may be out twice.
         self._out: dict[Fence, T] = {}
         self._ended: list[tuple[T, R]] = []
-        self._told = threading.Event()
+        self._woken = threading.Event()
         self._freed = False
         """True if orders were settled since the last claim."""
         self._next_ms: int | None = 0
@@ -125,14 +127,14 @@ class InFlight(Generic[T, R]):
 
     def wake(self) -> None:
         """Says that there may be something to claim. May be called from any thread."""
-        self._told.set()
+        self._woken.set()
         self._edge.wake()
 
     def hurry(self) -> None:
         """Makes a drain not wait for orders in flight. May be called from any thread."""
         self._hurried = True
 
-    def turn(self) -> Turn:
+    def turn(self) -> LoopTurn:
         self.claim()
         return self.go_on(wait_ms_max=self.work.look_ms)
 
@@ -144,19 +146,19 @@ class InFlight(Generic[T, R]):
         soon = passed_ms < work.claim_ms and room < in_flight
         if room <= 0 or soon or self._claims.busy:
             return
-        told = self._may_claim(by_ms=now_ms)
+        expected = self._may_claim(by_ms=now_ms)
         settle_ms = self._settle_ms(now_ms)
         ended = self._ended if work.settles_with_claim and 2 * settle_ms <= work.settle_ms else []
-        if not (told or self._freed or passed_ms >= work.look_ms or (ended and not settle_ms)):
+        if not (expected or self._freed or passed_ms >= work.look_ms or (ended and not settle_ms)):
             return
         self._looked_ms = now_ms
-        self._told.clear()
+        self._woken.clear()
         self._freed, self._next_ms = False, None
         if ended:
             self._ended, self._settled_ms = [], now_ms
-        self._claims.begin(ended, lambda ended: work.claim(room, ended, told=told))
+        self._claims.begin(ended, lambda ended: work.claim(room, ended, expected=expected))
 
-    def go_on(self, *, wait_ms_max: int) -> Turn:
+    def go_on(self, *, wait_ms_max: int) -> LoopTurn:
         """Starts claimed orders, takes results and settles them. Sleeps in the edge, which can be woken."""
         self._start_found()
         taken = self._take(min(self._wait_ms(), wait_ms_max))
@@ -165,7 +167,7 @@ class InFlight(Generic[T, R]):
         self._returns.turn()
         in_flight = self._edge.in_flight
         self.work.show_in_flight(in_flight)
-        return Turn(BUSY_MS if in_flight >= BUSY_MIN and taken < BUSY_MIN else 0)
+        return LoopTurn(BUSY_MS if in_flight >= BUSY_MIN and taken < BUSY_MIN else 0)
 
     def is_busy(self, *, soon_ms: int | None) -> bool:
         """True if anything is out, or may be claimed within ``soon_ms``. None: nothing more is claimed."""
@@ -191,14 +193,14 @@ class InFlight(Generic[T, R]):
         return Drained(len(left), len(self._out) - len(left))
 
     def _may_claim(self, *, by_ms: int) -> bool:
-        return self._told.is_set() or (self._next_ms is not None and self._next_ms <= by_ms)
+        return self._woken.is_set() or (self._next_ms is not None and self._next_ms <= by_ms)
 
     def _wait_ms(self) -> int:
         """Returns the time until something must be settled or may be claimed."""
         now_ms, work = self._clock.now_ms(), self.work
         wait_ms = work.look_ms
         if self._edge.in_flight < work.orders_max and not self._claims.busy:
-            next_ms = now_ms if self._freed or self._told.is_set() else self._next_ms
+            next_ms = now_ms if self._freed or self._woken.is_set() else self._next_ms
             if next_ms is not None:
                 wait_ms = min(wait_ms, max(0, next_ms - now_ms, work.claim_ms - abs(now_ms - self._looked_ms)))
         if self._ended and not self._settles.full:
@@ -278,10 +280,10 @@ class InFlight(Generic[T, R]):
         Mostly there are none. A store that is near is asked first, which costs less than a claim.
         """
         if self._remote:
-            self._told.set()
+            self._woken.set()
         else:
             self._freed = True
 
     def _release(self, late: list[Fence]) -> None:
         self.work.release(late)
-        self._told.set()
+        self._woken.set()

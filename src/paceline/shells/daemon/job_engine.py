@@ -11,7 +11,7 @@ from paceline.core.monitors.definition import duration_ms
 from paceline.ports import Atlas
 from paceline.shells.daemon.in_flight import InFlight
 from paceline.shells.daemon.jobs import SEND_GRACE_S, AtlasLoop, Dispatcher, Follower
-from paceline.shells.daemon.loop import JOIN_S, Loop, Turn
+from paceline.shells.daemon.loop import JOIN_S, Loop, LoopTurn
 from paceline.shells.daemon.metrics import Metrics
 from paceline.shells.daemon.webhooks import Webhooks
 from paceline.steps.jobs.dispatch import DispatchSettings
@@ -26,7 +26,7 @@ class JobEngine:
 
     def __init__(self, system: System, metrics: Metrics, *, own: list[tuple[str, int]]) -> None:
         settings, chance = system.settings, random.SystemRandom().random
-        desk = DispatchSettings(
+        dispatching = DispatchSettings(
             site=system.store.site(secrets.token_hex(4)),
             secret=system.secret_key,
             sending_max=settings.atlas_sends_max,
@@ -36,16 +36,16 @@ class JobEngine:
         webhooks = Webhooks(system, self._caller, metrics, chance=chance)
         self._webhooks = InFlight(webhooks, clock=system.clock, remote=system.traits.remote)
         self._telling = Loop("webhooks", self._webhooks.turn, metrics)
-        self._told: list[Callable[[], None]] = []
+        self._tell_dispatchers: list[Callable[[], None]] = []
         self._hurried = False
 
-        def dispatching(atlas: Atlas) -> Callable[[], Turn]:
-            dispatcher = Dispatcher(system, atlas, desk, metrics, chance=chance)
-            self._told.append(dispatcher.tell)
+        def dispatcher_turn(atlas: Atlas) -> Callable[[], LoopTurn]:
+            dispatcher = Dispatcher(system, atlas, dispatching, metrics, chance=chance)
+            self._tell_dispatchers.append(dispatcher.tell)
             return dispatcher.turn
 
         self._dispatchers = [
-            AtlasLoop(f"dispatcher-{number}", open_atlas(settings, own=own), dispatching, metrics)
+            AtlasLoop(f"dispatcher-{number}", open_atlas(settings, own=own), dispatcher_turn, metrics)
             for number in range(1, settings.atlas_sends_max + 1)
         ]
         self._follower = AtlasLoop(
@@ -53,7 +53,7 @@ class JobEngine:
             open_atlas(settings, own=own),
             lambda atlas: (
                 Follower(
-                    system, atlas, desk, metrics, chance=chance, finished=self._webhooks.wake, freed=self.wake
+                    system, atlas, dispatching, metrics, chance=chance, finished=self._webhooks.wake, freed=self.wake
                 ).turn
             ),
             metrics,
@@ -65,7 +65,7 @@ class JobEngine:
 
     def wake(self) -> None:
         """Makes the dispatchers look at once: a job was submitted, or an account may have room again."""
-        for tell in self._told:
+        for tell in self._tell_dispatchers:
             tell()
         for loop in self._dispatchers:
             loop.wake()

@@ -15,7 +15,7 @@ from paceline.core.jobs.pool import LOOK_AGAIN_MS
 from paceline.core.jobs.values import StoredJob
 from paceline.core.monitors.definition import duration_ms
 from paceline.ports import Atlas
-from paceline.shells.daemon.loop import Loop, Turn
+from paceline.shells.daemon.loop import Loop, LoopTurn
 from paceline.shells.daemon.metrics import Metrics
 from paceline.steps.jobs.account_queries import Quarantined, Trouble
 from paceline.steps.jobs.counting import Watch
@@ -94,7 +94,9 @@ def watched_atlas(atlas: Atlas, metrics: Metrics, *, beat: Callable[[float], obj
 class AtlasLoop(Loop):
     """A loop with its own client: one thread drives it, and a drain can cut its requests short."""
 
-    def __init__(self, name: str, atlas: Atlas, make: Callable[[Atlas], Callable[[], Turn]], metrics: Metrics) -> None:
+    def __init__(
+        self, name: str, atlas: Atlas, make: Callable[[Atlas], Callable[[], LoopTurn]], metrics: Metrics
+    ) -> None:
         self._atlas = atlas
         super().__init__(name, make(watched_atlas(atlas, metrics, beat=self.beat_for)), metrics)
 
@@ -111,29 +113,35 @@ class Dispatcher:
     """Sends one measurement after the other; sleeps until there is something to send."""
 
     def __init__(
-        self, system: System, atlas: Atlas, desk: DispatchSettings, metrics: Metrics, *, chance: Callable[[], float]
+        self,
+        system: System,
+        atlas: Atlas,
+        dispatching: DispatchSettings,
+        metrics: Metrics,
+        *,
+        chance: Callable[[], float],
     ) -> None:
         self._system = system
         self._atlas = atlas
-        self._desk = desk
+        self._dispatching = dispatching
         self._metrics = metrics
         self._chance = chance
         self._lost_ms = 0
         self._sent = False
-        self._told = threading.Event()
+        self._woken = threading.Event()
         self._wait_until_ms = 0
         self._version: int | None = None
 
     def tell(self) -> None:
         """Says that there may be room or work that the last look did not find. May be called from any thread."""
-        self._told.set()
+        self._woken.set()
 
-    def turn(self) -> Turn:
+    def turn(self) -> LoopTurn:
         store, clock = self._system.store, self._system.clock
         now_ms = clock.now_ms()
         if abs(now_ms - self._lost_ms) >= LOSE_MS:
             self._lost_ms = now_ms
-            if lost := lose_stale_sends(store, settle_ms=self._desk.settle_ms, now_ms=now_ms):
+            if lost := lose_stale_sends(store, settle_ms=self._dispatching.settle_ms, now_ms=now_ms):
                 self._metrics.count_runs("measurement", "unknown", lost)
                 log.warning("sends_lost", count=lost)
         if self._waits_for_room(now_ms):
@@ -143,14 +151,16 @@ class Dispatcher:
             if next_ms is None or next_ms > now_ms:
                 return self._sleep(next_ms)  # most looks find nothing; then RIPE's gates are not read
         self._sent, self._wait_until_ms = False, 0
-        self._told.clear()
+        self._woken.clear()
         self._version = store.version()  # writes during this look are seen by the next one
-        report = dispatch_next(store, self._atlas, self._system.vault, self._desk, clock=clock, chance=self._chance)
+        report = dispatch_next(
+            store, self._atlas, self._system.vault, self._dispatching, clock=clock, chance=self._chance
+        )
         self._sent = report.outcome == "sent"
         self._note(report)
         if report.outcome == "idle":
             self._wait_until_ms = report.next_ms or 0
-            return Turn(max(IN_VAIN_MS, self._sleep(report.next_ms).sleep_ms))
+            return LoopTurn(max(IN_VAIN_MS, self._sleep(report.next_ms).sleep_ms))
         return self._sleep(report.next_ms)
 
     def _waits_for_room(self, now_ms: int) -> bool:
@@ -158,14 +168,14 @@ class Dispatcher:
 
         A wait that lies further ahead than any can be means that the clock was set back; it is over.
         """
-        if self._told.is_set() or not 0 < self._wait_until_ms - now_ms <= LOOK_AGAIN_MS:
+        if self._woken.is_set() or not 0 < self._wait_until_ms - now_ms <= LOOK_AGAIN_MS:
             return False
         return self._system.store.version() == self._version
 
-    def _sleep(self, next_ms: int | None) -> Turn:
+    def _sleep(self, next_ms: int | None) -> LoopTurn:
         if next_ms is None:
-            return Turn(LOOK_MS)
-        return Turn(min(max(next_ms - self._system.clock.now_ms(), 0), LOOK_MS))
+            return LoopTurn(LOOK_MS)
+        return LoopTurn(min(max(next_ms - self._system.clock.now_ms(), 0), LOOK_MS))
 
     def _note(self, report: Dispatched) -> None:
         if report.refused:
@@ -192,7 +202,7 @@ class Follower:
         self,
         system: System,
         atlas: Atlas,
-        desk: DispatchSettings,
+        dispatching: DispatchSettings,
         metrics: Metrics,
         *,
         chance: Callable[[], float],
@@ -201,7 +211,7 @@ class Follower:
     ) -> None:
         self._system = system
         self._atlas = atlas
-        self._desk = desk
+        self._dispatching = dispatching
         self._metrics = metrics
         self._chance = chance
         self._finished = finished
@@ -212,11 +222,11 @@ class Follower:
         self._compare_look_ms = max(COMPARE_LOOK_MS, min(system.traits.keep_ms, SYNC_MS))
         self._compared_ms = 0
         self._quiet_until_ms = 0
-        self._told_ms: dict[Trouble, int] = {}
+        self._logged_ms: dict[Trouble, int] = {}
 
-    def turn(self) -> Turn:
+    def turn(self) -> LoopTurn:
         store, clock = self._system.store, self._system.clock
-        report = look_up(store, self._atlas, self._system.vault, self._desk, clock=clock, chance=self._chance)
+        report = look_up(store, self._atlas, self._system.vault, self._dispatching, clock=clock, chance=self._chance)
         self._note_lookups(report)
         if store.take_duty("follow", every_ms=self._every_ms, now_ms=clock.now_ms()):
             if not self._quiet:
@@ -227,7 +237,7 @@ class Follower:
             self._sync()
             if store.take_duty("reconcile", every_ms=self._reconcile_ms, now_ms=clock.now_ms()):
                 self._reconcile()
-        return Turn(min(LOOK_MS, self._every_ms))
+        return LoopTurn(min(LOOK_MS, self._every_ms))
 
     @property
     def _quiet(self) -> bool:
@@ -279,7 +289,7 @@ class Follower:
             store,
             self._atlas,
             self._system.vault,
-            site=self._desk.site,
+            site=self._dispatching.site,
             every_ms=SYNC_MS if busy else SYNC_IDLE_MS,
             clock=clock,
         )
@@ -295,8 +305,8 @@ class Follower:
             self._system.store,
             self._atlas,
             self._system.vault,
-            site=self._desk.site,
-            settle_ms=self._desk.settle_ms,
+            site=self._dispatching.site,
+            settle_ms=self._dispatching.settle_ms,
             clock=self._system.clock,
         )
         self._note_common(report.quarantined, report.troubles, report.paused_until_ms)
@@ -317,9 +327,9 @@ class Follower:
     def _is_news(self, trouble: Trouble) -> bool:
         """True if the trouble was not logged lately: an account without a key would fill the log."""
         now_ms = self._system.clock.now_ms()
-        if abs(now_ms - self._told_ms.get(trouble, -TROUBLE_MS)) < TROUBLE_MS:
+        if abs(now_ms - self._logged_ms.get(trouble, -TROUBLE_MS)) < TROUBLE_MS:
             return False
-        if len(self._told_ms) >= TROUBLES_MAX:
-            self._told_ms.clear()
-        self._told_ms[trouble] = now_ms
+        if len(self._logged_ms) >= TROUBLES_MAX:
+            self._logged_ms.clear()
+        self._logged_ms[trouble] = now_ms
         return True

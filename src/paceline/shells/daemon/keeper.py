@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import structlog
 
@@ -11,7 +12,7 @@ from paceline.core.clock import set_back_ms
 from paceline.core.monitors.alerting.found import LATE_TOLD_MS
 from paceline.core.monitors.definition import duration_ms
 from paceline.ports.queued import OffersRuns
-from paceline.shells.daemon.loop import Loop, Turn
+from paceline.shells.daemon.loop import Loop, LoopTurn
 from paceline.shells.daemon.metrics import Metrics
 from paceline.steps.ahead.counts import count_page
 from paceline.steps.alerts.notice import notice
@@ -26,6 +27,17 @@ from paceline.steps.upkeep.recount import recount_phases
 from paceline.wiring import System
 
 log = structlog.get_logger("paceline")
+
+
+class UpkeepTask(NamedTuple):
+    """Work that is done in rounds of short passes."""
+
+    every_ms: int
+    """Time between rounds; 0: there is always one."""
+    run: Callable[[int], bool]
+    """Makes one pass, at this time. Returns True if the round needs another one."""
+    at_once: bool = False
+    """True if the next pass begins as soon as others had as much time as this one took; else it waits for a turn."""
 
 
 class Keeper:
@@ -57,13 +69,6 @@ class Keeper:
         self._metrics = metrics
         self._loops = loops
         self._beat = beat
-        self._purged_ms = 0
-        self._jobs_purged_ms = 0
-        self._batches_ms = 0
-        self._offered_ms = 0
-        self._figures_ms = 0
-        self._noticed_ms = 0
-        self._status_ms = 0
         self._walk = PurgeWalk()
         self._retention_noted = False
         self._any_late = False
@@ -71,67 +76,71 @@ class Keeper:
         self._noted_ms: int | None = None
         self._ahead_ms: int | None = None
         self._counted = False
-        self._health_ms = 0
-        self._recounted_ms = self._system.clock.now_ms()
         self._late_after = 0
-        self._late_from_ms = self._system.clock.now_ms() + LATE_TOLD_MS
+        now_ms, keep_ms = system.clock.now_ms(), system.traits.keep_ms
+        self._late_from_ms = now_ms + LATE_TOLD_MS
         """Runs that waited while no daemon ran are not late yet: their checkers get as long as any."""
+        figures_ms, purge_ms = max(self.FIGURES_MS, keep_ms), max(self.PURGE_MS, self.PURGE_ROUNDS * keep_ms)
+        self._tasks = (
+            UpkeepTask(keep_ms - self.TURN_MS // 2, self._read_status),  # turns may come a little early
+            UpkeepTask(max(self.NOTICE_MS, keep_ms), self._notice),
+            UpkeepTask(figures_ms, self._read_jobs),
+            UpkeepTask(0, lambda _: fold_runs(system.store).more, at_once=True),
+            UpkeepTask(purge_ms, self._purge, at_once=True),
+            UpkeepTask(0, lambda _: system.store.index_monitors(limit=self.INDEXED_MAX), at_once=True),
+            UpkeepTask(0, self._count_cadences, at_once=True),
+            UpkeepTask(figures_ms, self._delete_batches, at_once=True),
+            UpkeepTask(purge_ms, self._purge_jobs_and_alerts),
+            UpkeepTask(figures_ms, self._look_after_health),
+            UpkeepTask(self.RECOUNT_MS, self._recount_phases),
+            UpkeepTask(max(self.PURGE_MS, keep_ms), self._offer_again),
+        )
+        # A start needs no recount: a round takes long, and is due once a day.
+        self._done_ms = [now_ms if task.every_ms == self.RECOUNT_MS else 0 for task in self._tasks]
 
-    def turn(self) -> Turn:
-        now_ms = self._system.clock.now_ms()
+    def turn(self) -> LoopTurn:
+        now_ms, pause_ms = self._system.clock.now_ms(), self.TURN_MS
         self._watch_clock(now_ms)
         self._metrics.set_loop_ages((loop.name, loop.age_s) for loop in self._loops())
-        keep_ms = self._system.traits.keep_ms
-        if abs(now_ms - self._status_ms) >= keep_ms - self.TURN_MS // 2:  # turns may come a little early
-            self._status_ms = now_ms
-            status = self._system.store.status()
-            self._metrics.set_status(status, now_ms=now_ms)
-            self._any_late = is_any_late(status, now_ms=now_ms)
-        if abs(now_ms - self._noticed_ms) >= max(self.NOTICE_MS, keep_ms):
-            self._noticed_ms = now_ms
-            self._notice(now_ms)
-        if abs(now_ms - self._figures_ms) >= max(self.FIGURES_MS, keep_ms):
-            self._figures_ms = now_ms
-            self._read_jobs(now_ms)
-        pause_ms = self._fold()
-        if abs(now_ms - self._purged_ms) >= max(self.PURGE_MS, self.PURGE_ROUNDS * keep_ms):
-            pause_ms = min(pause_ms, self._purge(now_ms))
-        pause_ms = min(pause_ms, self._index_monitors(), self._count_cadences(now_ms))
-        if abs(now_ms - self._batches_ms) >= max(self.FIGURES_MS, keep_ms):
-            pause_ms = min(pause_ms, self._delete_batches(now_ms))
-        if abs(now_ms - self._jobs_purged_ms) >= max(self.PURGE_MS, self.PURGE_ROUNDS * keep_ms):
-            self._purge_jobs(now_ms)
-            self._purge_alerts(now_ms)
-        if abs(now_ms - self._health_ms) >= max(self.FIGURES_MS, keep_ms):
-            self._look_after_health(now_ms)
-        if abs(now_ms - self._recounted_ms) >= self.RECOUNT_MS:
-            self._recount_phases(now_ms)
-        if abs(now_ms - self._offered_ms) >= max(self.PURGE_MS, keep_ms):
-            self._offered_ms = now_ms
-            store = self._system.store
-            if isinstance(store, OffersRuns) and (offered := store.offer_again(now_ms=now_ms)):
-                log.info("offered_again", runs=offered)
-        return Turn(pause_ms)
+        for index, task in enumerate(self._tasks):
+            before_ms, began_s = self._done_ms[index], time.monotonic()
+            if abs(now_ms - before_ms) < task.every_ms:
+                continue
+            self._done_ms[index] = now_ms  # a task that fails must not keep the others from their work
+            if not task.run(now_ms):
+                continue
+            self._done_ms[index] = before_ms
+            if task.at_once:
+                pause_ms = min(pause_ms, max(int(1_000 * (time.monotonic() - began_s)), self.PAUSE_MS_MIN))
+        return LoopTurn(pause_ms)
 
-    def _look_after_health(self, now_ms: int) -> None:
-        """Makes one pass. If much is late, a round takes several passes."""
+    def _read_status(self, now_ms: int) -> bool:
+        status = self._system.store.status()
+        self._metrics.set_status(status, now_ms=now_ms)
+        self._any_late = is_any_late(status, now_ms=now_ms)
+        return False
+
+    def _offer_again(self, now_ms: int) -> bool:
+        store = self._system.store
+        if isinstance(store, OffersRuns) and (offered := store.offer_again(now_ms=now_ms)):
+            log.info("offered_again", runs=offered)
+        return False
+
+    def _look_after_health(self, now_ms: int) -> bool:
         closed = close_hours(self._system.store, now_ms=now_ms)
         late = LateReport(0, None)
         if self._any_late and now_ms >= self._late_from_ms:
             late = tell_late(self._system.store, after=self._late_after, now_ms=now_ms)
         self._late_after = late.after or 0
-        if late.after is None:
-            self._health_ms = now_ms
         if closed or late.reported:
             log.info("health_told", late=late.reported, flapping=closed)
+        return late.after is not None
 
-    def _recount_phases(self, now_ms: int) -> None:
-        """Recounts phases: a page each turn while a round is in progress."""
+    def _recount_phases(self, now_ms: int) -> bool:
         report = recount_phases(self._system.store, now_ms=now_ms)
         if report.wrong:
             log.warning("phases_recounted", wrong=report.wrong)
-        if not report.more:
-            self._recounted_ms = now_ms
+        return report.more
 
     def _watch_clock(self, now_ms: int) -> None:
         """Notes the time now and then, and at once if the wall clock fell behind the monotonic clock."""
@@ -152,66 +161,47 @@ class Keeper:
         if found is not None:
             log.warning("clock_set_back", **found._asdict())
 
-    def _read_jobs(self, now_ms: int) -> None:
+    def _read_jobs(self, now_ms: int) -> bool:
         store = self._system.store
         self._metrics.set_sends(store.send_counts(), now_ms=now_ms)
         self._metrics.set_alerts(store.alert_counts())
         self._metrics.set_accounts(store.accounts(now_ms=now_ms, releases_until_ms=now_ms))
+        return False
 
-    def _purge_jobs(self, now_ms: int) -> None:
-        """Deletes old jobs: a page each turn while there are some."""
-        keep_ms = duration_ms(self._system.settings.jobs_keep)
-        if deleted := purge_jobs(self._system.store, keep_ms=keep_ms, now_ms=now_ms):
-            log.info("purged", measurements=deleted)
-        else:
-            self._jobs_purged_ms = now_ms
+    def _purge_jobs_and_alerts(self, now_ms: int) -> bool:
+        """Deletes a page of old jobs and one of old alerts."""
+        store, settings = self._system.store, self._system.settings
+        if jobs := purge_jobs(store, keep_ms=duration_ms(settings.jobs_keep), now_ms=now_ms):
+            log.info("purged", measurements=jobs)
+        if alerts := purge_alerts(store, keep_ms=duration_ms(settings.alerts_keep), now_ms=now_ms):
+            log.info("purged", alerts=alerts)
+        return jobs > 0
 
-    def _notice(self, now_ms: int) -> None:
+    def _notice(self, now_ms: int) -> bool:
         """Makes alerts of admins from what is stored, a minute after the last look of any process."""
         noticed = notice(self._system.store, now_ms=now_ms)
         if noticed is not None and any(noticed):
             log.info("noticed", **noticed._asdict())
+        return False
 
-    def _purge_alerts(self, now_ms: int) -> None:
-        """Deletes one page of old alerts; the rest follows in later turns."""
-        keep_ms = duration_ms(self._system.settings.alerts_keep)
-        if deleted := purge_alerts(self._system.store, keep_ms=keep_ms, now_ms=now_ms):
-            log.info("purged", alerts=deleted)
-
-    def _delete_batches(self, now_ms: int) -> int:
-        """Makes one short pass over batches that are being deleted. Returns the pause, as long as the pass took."""
-        began_s = time.monotonic()
+    def _delete_batches(self, now_ms: int) -> bool:
         done = go_on_deleting(self._system.store, now_ms=now_ms)
         if done.runs or done.records or done.gone:
             log.info("batches_deleting", runs=done.runs, records=done.records, gone=done.gone)
-        if done.more:
-            return min(max(int(1_000 * (time.monotonic() - began_s)), self.PAUSE_MS_MIN), self.TURN_MS)
-        self._batches_ms = now_ms
-        return self.TURN_MS
+        return done.more
 
-    def _index_monitors(self) -> int:
-        """Makes one short pass over monitors that are not indexed yet. Returns the pause, as long as the pass took."""
-        began_s = time.monotonic()
-        if not self._system.store.index_monitors(limit=self.INDEXED_MAX):
-            return self.TURN_MS
-        return min(max(int(1_000 * (time.monotonic() - began_s)), self.PAUSE_MS_MIN), self.TURN_MS)
-
-    def _count_cadences(self, now_ms: int) -> int:
-        """Makes one short pass over monitors of an older store, until all are counted. Returns the pause."""
-        if self._counted:
-            return self.TURN_MS
-        began_s = time.monotonic()
-        self._counted = not count_page(self._system.store, now_ms=now_ms).more
-        return min(max(int(1_000 * (time.monotonic() - began_s)), self.PAUSE_MS_MIN), self.TURN_MS)
+    def _count_cadences(self, now_ms: int) -> bool:
+        """Counts monitors of an older store, once."""
+        self._counted = self._counted or not count_page(self._system.store, now_ms=now_ms).more
+        return not self._counted
 
     def _read_ms(self) -> int:
         """Returns the time. Called between the pages of entries."""
         self._beat()
         return self._system.clock.now_ms()
 
-    def _purge(self, now_ms: int) -> int:
-        """Makes one short pass. Returns the pause, as long as the pass took, so that others get half of the time."""
-        settings, began_s = self._system.settings, time.monotonic()
+    def _purge(self, now_ms: int) -> bool:
+        settings = self._system.settings
         self._note_retention()
         report = purge(
             self._system.store,
@@ -228,12 +218,10 @@ class Keeper:
         )
         self._deleted += report.runs_deleted
         self._expired += report.runs_expired
-        if report.more or not self._walk.over:
-            took_ms = int(1_000 * (time.monotonic() - began_s))
-            return min(max(took_ms, self.PAUSE_MS_MIN), self.TURN_MS)
-        self._purged_ms = now_ms  # nothing is left until the next round
-        self._tell_purged()
-        return self.TURN_MS
+        more = report.more or not self._walk.over
+        if not more:
+            self._log_purged()
+        return more
 
     def _note_retention(self) -> None:
         """Writes the retention once, because the settings of a process do not change."""
@@ -244,14 +232,7 @@ class Keeper:
         note_retention(self._system.store, keep_ms=keep_ms, expire_ms=expire_ms)
         self._retention_noted = True
 
-    def _fold(self) -> int:
-        """Makes one short pass. Returns the pause, as long as the pass took if there is more."""
-        began_s = time.monotonic()
-        if not fold_runs(self._system.store).more:
-            return self.TURN_MS
-        return min(max(int(1_000 * (time.monotonic() - began_s)), self.PAUSE_MS_MIN), self.TURN_MS)
-
-    def _tell_purged(self) -> None:
+    def _log_purged(self) -> None:
         """Logs one line for the whole round, which has many passes."""
         if self._deleted or self._expired:
             log.info("purged", deleted=self._deleted, expired=self._expired)

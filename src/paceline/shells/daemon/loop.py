@@ -22,7 +22,7 @@ FAULT_PAUSE_S = 1.0
 """How long a loop sleeps after a turn that failed."""
 
 
-class Turn(NamedTuple):
+class LoopTurn(NamedTuple):
     """The result of one turn of a loop: how long the loop may sleep before the next one."""
 
     sleep_ms: int
@@ -31,7 +31,7 @@ class Turn(NamedTuple):
 class Loop:
     """A thread that turns until it is stopped. An error is logged and counted, and the loop goes on."""
 
-    def __init__(self, name: str, turn: Callable[[], Turn], metrics: Metrics) -> None:
+    def __init__(self, name: str, turn: Callable[[], LoopTurn], metrics: Metrics) -> None:
         self.name = name
         self._turn = turn
         self._metrics = metrics

@@ -14,10 +14,10 @@ from paceline.core.monitors.values import CheckOrder, Finished, Settlement
 from paceline.ports import Provider
 from paceline.shells.daemon import in_flight
 from paceline.shells.daemon.check_places import CheckPlaces
-from paceline.shells.daemon.in_flight import Found, Work
-from paceline.shells.daemon.loop import Turn
+from paceline.shells.daemon.in_flight import ClaimedOrders, InFlightWork
+from paceline.shells.daemon.loop import LoopTurn
 from paceline.shells.daemon.metrics import Metrics
-from paceline.shells.daemon.polling import Outlook
+from paceline.shells.daemon.polling import PollTimer
 from paceline.shells.daemon.store_threads import Fence
 from paceline.steps.monitors.check_secrets import CheckOpener
 from paceline.steps.monitors.react import react_to_all
@@ -45,14 +45,14 @@ class Ticker:
         self._made = made
         self._keep_on = keep_on
         self._look_ms = max(LOOK_MS, system.traits.look_ms_min)
-        self._changes = Outlook(system)
+        self._changes = PollTimer(system)
         self._entries_max = next_entries_max(full=False)
 
     def tell(self) -> None:
         """Says that a definition changed."""
-        self._changes.tell()
+        self._changes.wake()
 
-    def turn(self) -> Turn:
+    def turn(self) -> LoopTurn:
         store, clock = self._system.store, self._system.clock
         if self._changes.is_time():
             self._changes.looked(lambda: react_to_all(store, now_ms=clock.now_ms()))
@@ -79,11 +79,11 @@ class Ticker:
             if not self._keep_on():
                 break
         if next_due_ms is None:
-            return Turn(self._look_ms)
-        return Turn(min(max(next_due_ms - clock.now_ms(), soonest_ms), self._look_ms))
+            return LoopTurn(self._look_ms)
+        return LoopTurn(min(max(next_due_ms - clock.now_ms(), soonest_ms), self._look_ms))
 
 
-class Checks(Work[CheckOrder, Finished]):
+class Checks(InFlightWork[CheckOrder, Finished]):
     """Checks of monitors, made by this process. On a file, results are settled with the next claim, in one commit."""
 
     name = "checks"
@@ -101,12 +101,14 @@ class Checks(Work[CheckOrder, Finished]):
         self._lease_ms = duration_ms(system.settings.check_lease)
         self._places = CheckPlaces(system.settings)
 
-    def claim(self, room: int, ended: Sequence[tuple[CheckOrder, Finished]], *, told: bool) -> Found[CheckOrder]:
+    def claim(
+        self, room: int, ended: Sequence[tuple[CheckOrder, Finished]], *, expected: bool
+    ) -> ClaimedOrders[CheckOrder]:
         store, now_ms = self._system.store, self._system.clock.now_ms()
-        if not (told or ended):
+        if not (expected or ended):
             next_ms = store.next_run_ms()  # this costs less than a claim
             if next_ms is None or next_ms > now_ms:
-                return Found([], None if self._system.traits.remote else next_ms)
+                return ClaimedOrders([], None if self._system.traits.remote else next_ms)
         terms: dict[str, Any] = {
             "now_ms": now_ms,
             "runs_max": room,
@@ -114,7 +116,7 @@ class Checks(Work[CheckOrder, Finished]):
             "places": self._places.now(),
         }
         orders = self._settled_and_claimed(ended, **terms) if ended else self._claimed(**terms)
-        return Found(orders, now_ms if len(orders) == room else self._later_ms(now_ms))
+        return ClaimedOrders(orders, now_ms if len(orders) == room else self._later_ms(now_ms))
 
     def _later_ms(self, now_ms: int) -> int | None:
         """Returns when a retry or a run with an expired lease comes back.

@@ -8,19 +8,19 @@ import sys
 from types import FrameType
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
-_told = False
+_requested = False
 
 
-def end_start_when_told() -> None:
+def end_start_on_signal() -> None:
     """Makes a signal end the process cleanly during its start, when nothing runs yet."""
-    sys.unraisablehook = _say_unless_told
+    sys.unraisablehook = _print_unless_stopping
     for number in STOPS:
         signal.signal(number, _end_start)
 
 
-def was_told() -> bool:
+def stop_requested() -> bool:
     """True if a signal came during the start. Its exception may have been swallowed, for example by a destructor."""
-    return _told
+    return _requested
 
 
 class StopSignals:
@@ -43,14 +43,14 @@ class StopSignals:
 
 
 def _end_start(_number: int, _frame: FrameType | None) -> None:
-    global _told  # noqa: PLW0603  a signal is about the whole process
-    _told = True
+    global _requested  # noqa: PLW0603  a signal is about the whole process
+    _requested = True
     raise SystemExit(0)
 
 
-def _say_unless_told(error: sys.UnraisableHookArgs) -> None:
-    """Prints an error of a destructor or a callback, but not SystemExit of a signal: ``was_told`` has that."""
-    if not (_told and isinstance(error.exc_value, SystemExit)):
+def _print_unless_stopping(error: sys.UnraisableHookArgs) -> None:
+    """Prints an error of a destructor or a callback, but not SystemExit of a signal: ``stop_requested`` has that."""
+    if not (_requested and isinstance(error.exc_value, SystemExit)):
         sys.__unraisablehook__(error)
 
 

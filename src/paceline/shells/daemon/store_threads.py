@@ -15,7 +15,7 @@ SETTLES_MAX = 8
 """Most settlements at the same time: while one hangs, the next results are settled in another."""
 
 
-class Ended(NamedTuple, Generic[S, T]):
+class EndedAct(NamedTuple, Generic[S, T]):
     """The end of an act: its result, or the error that it raised."""
 
     subject: S
@@ -36,7 +36,7 @@ class StoreActs(Generic[S, T]):
         self._done = done
         self._most = most
         self._under_way = 0
-        self._ended: SimpleQueue[Ended[S, T]] = SimpleQueue()
+        self._ended: SimpleQueue[EndedAct[S, T]] = SimpleQueue()
 
     @property
     def busy(self) -> bool:
@@ -55,9 +55,9 @@ class StoreActs(Generic[S, T]):
         else:
             self._carry_out(subject, act)
 
-    def fetch(self, *, wait_s: float = 0.0) -> list[Ended[S, T]]:
+    def fetch(self, *, wait_s: float = 0.0) -> list[EndedAct[S, T]]:
         """Returns the acts that have ended since the last call; waits up to ``wait_s`` for the first of them."""
-        found: list[Ended[S, T]] = []
+        found: list[EndedAct[S, T]] = []
         until_s = time.monotonic() + wait_s
         while self._under_way:
             left_s = 0.0 if found else until_s - time.monotonic()
@@ -82,9 +82,9 @@ class StoreActs(Generic[S, T]):
 
     def _carry_out(self, subject: S, act: Callable[[S], T]) -> None:
         try:
-            self._ended.put(Ended(subject, act(subject), None))
+            self._ended.put(EndedAct(subject, act(subject), None))
         except Exception as error:  # noqa: BLE001 - the caller of ``fetch`` raises it
-            self._ended.put(Ended(subject, None, error))
+            self._ended.put(EndedAct(subject, None, error))
 
 
 Fence = tuple[int, int]

@@ -8,13 +8,13 @@ from typing import Any, Protocol, TypeVar
 from paceline.core.batches.calls import CallResult
 from paceline.core.leases import Leased, sort_out
 from paceline.ports import Edge
-from paceline.shells.daemon.in_flight import Work
+from paceline.shells.daemon.in_flight import InFlightWork
 from paceline.shells.daemon.metrics import Metrics
 from paceline.shells.daemon.store_threads import Fence
 from paceline.wiring import System
 
 
-class Order(Protocol):
+class TryOrder(Protocol):
     @property
     def timeout_ms(self) -> int: ...
 
@@ -25,7 +25,7 @@ class Try(Protocol):
     @property
     def fence(self) -> Fence: ...
     @property
-    def order(self) -> Order: ...
+    def order(self) -> TryOrder: ...
     @property
     def next_ms(self) -> int: ...
 
@@ -33,7 +33,7 @@ class Try(Protocol):
 T = TypeVar("T", bound=Try)
 
 
-class Tries(Work[T, CallResult]):
+class Tries(InFlightWork[T, CallResult]):
     """Tries of one kind. None has to be given back: each is due again at the time that was stored with it."""
 
     too_late = "the store answers too slowly; each is tried again"

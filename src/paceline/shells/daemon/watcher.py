@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 
 from paceline.errors import StoreDamaged
-from paceline.shells.daemon.loop import Turn
+from paceline.shells.daemon.loop import LoopTurn
 from paceline.wiring import System
 
 log = structlog.get_logger("paceline")
@@ -21,11 +21,11 @@ class Watcher:
         self._system = system
         self._said = False
 
-    def turn(self) -> Turn:
+    def turn(self) -> LoopTurn:
         try:
             self._system.store.watch()
         except StoreDamaged as error:
             if not self._said:
                 log.error("store_damaged", store=self._system.settings.store, detail=error.detail)  # noqa: TRY400  it has its reason
             self._said = True
-        return Turn(LOOK_MS)
+        return LoopTurn(LOOK_MS)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import structlog
 
 from paceline.core.batches.calls import CallResult
-from paceline.shells.daemon.in_flight import Found
+from paceline.shells.daemon.in_flight import ClaimedOrders
 from paceline.shells.daemon.tries import Tries
 from paceline.steps.jobs.webhook import HookEnded, WebhookTry, begin_webhooks, end_webhooks
 
@@ -19,11 +19,13 @@ class Webhooks(Tries[WebhookTry]):
 
     name = "webhooks"
 
-    def claim(self, room: int, ended: Sequence[tuple[WebhookTry, CallResult]], *, told: bool) -> Found[WebhookTry]:
-        del ended, told
+    def claim(
+        self, room: int, ended: Sequence[tuple[WebhookTry, CallResult]], *, expected: bool
+    ) -> ClaimedOrders[WebhookTry]:
+        del ended, expected
         system, now_ms = self._system, self._system.clock.now_ms()
         hooks = begin_webhooks(system.store, secret=system.secret_key, now_ms=now_ms, chance=self._chance, limit=room)
-        return Found(hooks, now_ms if len(hooks) == room else None)
+        return ClaimedOrders(hooks, now_ms if len(hooks) == room else None)
 
     def settle(self, ended: Sequence[tuple[WebhookTry, CallResult]]) -> int:
         hooks = {hook.fence: hook for hook, _ in ended}

@@ -14,9 +14,9 @@ import msgspec
 
 from paceline.core.users import TokenUser
 from paceline.errors import NotFound
-from paceline.shells.api.http.answers import Answer, Stream
+from paceline.shells.api.http.answers import ApiAnswer, Stream
 from paceline.shells.api.http.app import admit
-from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.context import ApiCall
 from paceline.shells.api.http.route import Route
 from paceline.shells.api.routes import ROUTES
 
@@ -27,7 +27,7 @@ Query = Mapping[str, str | int]
 class Api:
     """The API, as one page uses it."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: ApiCall) -> None:
         self._call = call
 
     @property
@@ -44,7 +44,7 @@ class Api:
         admit(self.user, route, params)
         asked = urlencode({name: value for name, value in (query or {}).items() if value != ""}).encode()
         answer = await route.handler(self._call._replace(params=params, query_string=asked, headers={}, body=None))
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, ApiAnswer)
         return msgspec.json.decode(answer.body)
 
     async def lines(self, path: str, /, *, bytes_max: int, within_s: float, **params: str) -> tuple[list[bytes], bool]:

@@ -7,11 +7,11 @@ from hashlib import blake2b
 from importlib import resources
 
 from paceline.errors import NotFound
-from paceline.shells.api.http.answers import Answer, empty_answer, text_answer
-from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.answers import ApiAnswer, empty_answer, text_answer
+from paceline.shells.api.http.context import ApiCall
+from paceline.shells.api.http.route import Route, RouteGroup
 
-FILES = Group("Dashboard")
+FILES = RouteGroup("Dashboard")
 _TYPES = {
     "paceline.css": "text/css; charset=utf-8",
     "paceline.js": "text/javascript; charset=utf-8",
@@ -30,7 +30,7 @@ def address(name: str) -> str:
 
 
 @Route(FILES, "GET", "/ui/static/{hash}/{name}", {200: "text/css"}, access="open", headers=("If-None-Match",))
-async def show_file(call: Call) -> Answer:
+async def show_file(call: ApiCall) -> ApiAnswer:
     """Shows the style, script and icon of the pages."""
     name = call.params["name"]
     if name not in _TYPES:

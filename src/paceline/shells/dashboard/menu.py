@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.context import ApiCall
 from paceline.shells.dashboard.asking import Api, together
 from paceline.shells.dashboard.views.finding import COUNTED, find_monitors
 from paceline.shells.dashboard.words import number
 
 
-class Entry(NamedTuple):
+class MenuEntry(NamedTuple):
     """A line of the menu."""
 
     name: str
@@ -22,19 +22,19 @@ class Entry(NamedTuple):
 
 
 MENU = (
-    Entry("overview", "/", "n-over", "Overview", admins=False),
-    Entry("monitors", "/ui/monitors", "n-mon", "Monitors", admins=False),
-    Entry("providers", "/ui/providers", "n-prov", "Providers", admins=True),
-    Entry("batches", "/ui/batches", "n-bat", "Batches", admins=True),
-    Entry("jobs", "/ui/jobs", "n-job", "Jobs", admins=False),
-    Entry("accounts", "/ui/accounts", "n-acc", "Accounts", admins=True),
-    Entry("dead", "/ui/dead", "n-dead", "Dead letters", admins=True),
-    Entry("users", "/ui/users", "n-user", "Users", admins=False),
-    Entry("channels", "/ui/channels", "n-chan", "Channels", admins=False),
+    MenuEntry("overview", "/", "n-over", "Overview", admins=False),
+    MenuEntry("monitors", "/ui/monitors", "n-mon", "Monitors", admins=False),
+    MenuEntry("providers", "/ui/providers", "n-prov", "Providers", admins=True),
+    MenuEntry("batches", "/ui/batches", "n-bat", "Batches", admins=True),
+    MenuEntry("jobs", "/ui/jobs", "n-job", "Jobs", admins=False),
+    MenuEntry("accounts", "/ui/accounts", "n-acc", "Accounts", admins=True),
+    MenuEntry("dead", "/ui/dead", "n-dead", "Dead letters", admins=True),
+    MenuEntry("users", "/ui/users", "n-user", "Users", admins=False),
+    MenuEntry("channels", "/ui/channels", "n-chan", "Channels", admins=False),
 )
 
 
-async def menu_marks(call: Call) -> Mapping[str, str]:
+async def menu_marks(call: ApiCall) -> Mapping[str, str]:
     """Returns the figures that need attention, by entry of the menu.
 
     They are cached, because every page asks for them.

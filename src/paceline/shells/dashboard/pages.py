@@ -7,7 +7,7 @@ from urllib.parse import quote
 from starlette.types import Scope
 
 from paceline.errors import PacelineError, Unauthenticated
-from paceline.shells.api.http.answers import Answer, empty_answer
+from paceline.shells.api.http.answers import ApiAnswer, empty_answer
 from paceline.shells.api.http.app import Endpoint
 from paceline.shells.api.http.problems import retry_after_s
 from paceline.shells.api.http.route import Route
@@ -48,9 +48,9 @@ def dashboard_routes() -> tuple[Route, ...]:
 class PageEndpoint(Endpoint):
     """Endpoint of pages: leads users who are not signed in to the form, and shows problems as pages."""
 
-    async def _problem(self, error: PacelineError, scope: Scope) -> Answer:
+    def problem(self, error: PacelineError, scope: Scope) -> ApiAnswer:
         if is_part(dict(scope["headers"])):
-            return await super()._problem(error, scope)
+            return super().problem(error, scope)
         if isinstance(error, Unauthenticated):
             query = scope["query_string"].decode("latin-1")
             wanted = scope["path"] + (f"?{query}" if query else "")

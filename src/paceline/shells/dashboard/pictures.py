@@ -20,7 +20,7 @@ class Tick(NamedTuple):
     low: bool = False
 
 
-class Part(NamedTuple):
+class MeterPart(NamedTuple):
     """A part of a meter in percent: where it begins, and how wide it is."""
 
     paint: str
@@ -86,19 +86,19 @@ def line(points: Sequence[tuple[float, float]], top: float, height: float) -> st
     )
 
 
-def meter(*parts: tuple[str, float], of: float) -> list[Part]:
+def meter(*parts: tuple[str, float], of: float) -> list[MeterPart]:
     """Returns parts of a whole side by side. Each is at least half a percent wide, so that it can be seen."""
     found, x = [], 0.0
     for paint, value in parts:
         if value <= 0 or of <= 0:
             continue
         width = min(max(100 * value / of, 0.5), 100 - x)
-        found.append(Part(paint, round(x, 2), round(width, 2)))
+        found.append(MeterPart(paint, round(x, 2), round(width, 2)))
         x += width
     return found
 
 
-class Flag(NamedTuple):
+class ChartFlag(NamedTuple):
     """A numbered mark above a bar: its place in percent, and how far down its line goes."""
 
     number: int
@@ -116,7 +116,7 @@ class AheadChart(NamedTuple):
     capacity: str
     values: list[Tick]
     times: list[Tick]
-    flags: list[Flag]
+    flags: list[ChartFlag]
 
 
 CAPACITY_SHOWN = 3
@@ -144,7 +144,9 @@ def ahead_chart(ahead: dict[str, Any], height: int = 168) -> AheadChart:
     for number, worst in enumerate(ahead["worst"], 1):
         at = datetime.fromisoformat(worst["start"]).astimezone(UTC)
         index = max(place for place, start in enumerate(starts) if start <= at)
-        flags.append(Flag(number, round(100 * (index + 0.5) / len(windows), 2), height * (1 - totals[index] / top) + 8))
+        flags.append(
+            ChartFlag(number, round(100 * (index + 0.5) / len(windows), 2), height * (1 - totals[index] / top) + 8)
+        )
     return AheadChart(
         height,
         len(windows),

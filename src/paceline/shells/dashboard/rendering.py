@@ -12,9 +12,10 @@ from urllib.parse import quote, urlencode
 
 from paceline import __version__
 from paceline.core.users import TokenUser
-from paceline.shells.api.http.answers import Answer, empty_answer, text_answer
+from paceline.shells.api.http.answers import ApiAnswer, empty_answer, text_answer
 from paceline.shells.api.http.auth import OWN_PAGE
-from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.context import ApiCall
+from paceline.shells.api.http.route import Access, Route, RouteGroup
 from paceline.shells.dashboard import files, pictures, words
 from paceline.shells.dashboard.menu import MENU, menu_marks
 
@@ -78,7 +79,17 @@ CHIPS: Mapping[str, Chip] = {
 }
 
 
-class Place(NamedTuple):
+class PageGroup(RouteGroup):
+    """Routes of pages."""
+
+    def page(
+        self, path: str, *query: str, access: Access = "user", answers: Mapping[int, str | None] | None = None
+    ) -> Route:
+        """Declares a page: a cookie says who is signed in, and problems are shown as pages."""
+        return Route(self, "GET", path, answers or {200: "text/html"}, access=access, page=True, query=query)
+
+
+class PagePlace(NamedTuple):
     """Place of a page: its entry of the menu, its title, and the crumbs before it as (word, address)."""
 
     nav: str
@@ -126,7 +137,7 @@ def is_part(headers: Mapping[bytes, bytes]) -> bool:
     return OWN_PAGE in headers
 
 
-def html(template: str, values: Mapping[str, Any], *, code: int = 200) -> Answer:
+def html(template: str, values: Mapping[str, Any], *, code: int = 200) -> ApiAnswer:
     body = environment().get_template(template).render(values)
     return text_answer(code, body.encode(), HTML, policy=POLICY)
 
@@ -144,7 +155,7 @@ def frame(user: TokenUser, marks: Mapping[str, str], *, now_ms: int, part: bool)
     }
 
 
-async def page(call: Call, template: str, place: Place, **values: Any) -> Answer:
+async def page(call: ApiCall, template: str, place: PagePlace, **values: Any) -> ApiAnswer:
     """Returns the page, or the part that the script asks for; 304 if the script already has that part."""
     part = is_part(call.headers)
     around = frame(call.user, await menu_marks(call), now_ms=call.api.now_ms(), part=part)

@@ -18,7 +18,7 @@ LONG_S = 120
 """If results lie further apart, they are drawn over time, otherwise probe by probe."""
 
 
-class Answered(NamedTuple):
+class ProbeResult(NamedTuple):
     """One result: its time, its probe and its latency; None if there was no answer."""
 
     at_s: int
@@ -45,7 +45,7 @@ class Small(NamedTuple):
     last: str
 
 
-class Figures(NamedTuple):
+class ResultFigures(NamedTuple):
     """All figures of a job. ``top`` is the highest value of the axis that all pictures share."""
 
     results: int
@@ -76,12 +76,12 @@ def latency_ms(result: Result) -> float | None:
     return float(found) if isinstance(found, int | float) and not isinstance(found, bool) and found >= 0 else None
 
 
-def read_lines(lines: Iterable[bytes]) -> dict[tuple[int, int], tuple[str, str, list[Answered]]]:
+def read_lines(lines: Iterable[bytes]) -> dict[tuple[int, int], tuple[str, str, list[ProbeResult]]]:
     """Returns type, target and results by measurement and definition, from lines of the API.
 
     Lines of errors are left out.
     """
-    found: dict[tuple[int, int], tuple[str, str, list[Answered]]] = {}
+    found: dict[tuple[int, int], tuple[str, str, list[ProbeResult]]] = {}
     for text in lines:
         line = msgspec.json.decode(text)
         result = line.get("result")
@@ -92,11 +92,11 @@ def read_lines(lines: Iterable[bytes]) -> dict[tuple[int, int], tuple[str, str, 
         _, _, answered = found.setdefault(key, (kind, str(line["target"] or ""), []))
         at_s, probe = result.get("timestamp"), result.get("prb_id")
         if isinstance(at_s, int) and isinstance(probe, int):
-            answered.append(Answered(at_s, probe, latency_ms(result)))
+            answered.append(ProbeResult(at_s, probe, latency_ms(result)))
     return found
 
 
-def figures(read: dict[tuple[int, int], tuple[str, str, list[Answered]]]) -> Figures | None:
+def figures(read: dict[tuple[int, int], tuple[str, str, list[ProbeResult]]]) -> ResultFigures | None:
     """Returns the pictures of the results; None if there is no result yet."""
     every = [one for _, _, answered in read.values() for one in answered]
     if not every:
@@ -105,14 +105,16 @@ def figures(read: dict[tuple[int, int], tuple[str, str, list[Answered]]]) -> Fig
     top = pictures.nice_top(values[-1]) if values else 1.0
     several = {measurement for measurement, definition in read if definition > 0}
     smalls = [
-        _small(f"{measurement}.{definition}" if measurement in several else str(measurement), *told, top)
-        for (measurement, definition), told in list(read.items())[:SHOWN_MAX]
+        _small(f"{measurement}.{definition}" if measurement in several else str(measurement), *found, top)
+        for (measurement, definition), found in list(read.items())[:SHOWN_MAX]
     ]
     lost = len(every) - len(values)
-    return Figures(len(every), lost, _share(values, 0.5), _share(values, 0.95), top, smalls, len(read) - len(smalls))
+    return ResultFigures(
+        len(every), lost, _share(values, 0.5), _share(values, 0.95), top, smalls, len(read) - len(smalls)
+    )
 
 
-def _small(name: str, kind: str, target: str, answered: list[Answered], top: float) -> Small:
+def _small(name: str, kind: str, target: str, answered: list[ProbeResult], top: float) -> Small:
     values = _latencies(answered)
     first, last = min(one.at_s for one in answered), max(one.at_s for one in answered)
     over_time = last - first >= LONG_S
@@ -140,7 +142,7 @@ def _small(name: str, kind: str, target: str, answered: list[Answered], top: flo
     )
 
 
-def _latencies(answered: Iterable[Answered]) -> list[float]:
+def _latencies(answered: Iterable[ProbeResult]) -> list[float]:
     return sorted(one.latency_ms for one in answered if one.latency_ms is not None)
 
 
@@ -162,5 +164,5 @@ def _last_hop(hops: Any) -> float | None:
 
 def _dns(result: Result) -> float | None:
     """Returns the response time: of the resolver that was asked, or of the quickest of the probe's own resolvers."""
-    told = [result, *(one for one in result.get("resultset") or [] if isinstance(one, dict))]
-    return min(_numbers([one.get("result") for one in told], "rt"), default=None)
+    answers = [result, *(one for one in result.get("resultset") or [] if isinstance(one, dict))]
+    return min(_numbers([one.get("result") for one in answers], "rt"), default=None)

@@ -11,16 +11,16 @@ import msgspec
 from paceline.core.scopes import scope_kind
 from paceline.core.users import TokenUser
 from paceline.errors import Forbidden, OutOfScope, Throttled, Unauthenticated
-from paceline.shells.api.http.answers import Answer, Header, empty_answer, json_answer
+from paceline.shells.api.http.answers import ApiAnswer, Header, empty_answer, json_answer
 from paceline.shells.api.http.auth import SECRET_CHARS_MAX, cookie_name, from_own_page, session_of
-from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.context import ApiCall
 from paceline.shells.api.http.pages import query
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.route import Route, RouteGroup
 from paceline.shells.dashboard.rendering import html
 from paceline.steps import sessions
 from paceline.steps.access import authenticate
 
-SESSIONS = Group("Dashboard")
+SESSIONS = RouteGroup("Dashboard")
 _SESSION = "/ui/session"
 
 
@@ -37,18 +37,18 @@ class SignedIn(msgspec.Struct, frozen=True):
 
 
 @Route(SESSIONS, "GET", "/ui/sign-in", {200: "text/html"}, access="open", query=("next",))
-async def show_form(call: Call) -> Answer:
+async def show_form(call: ApiCall) -> ApiAnswer:
     """Shows the form that takes a token."""
     return form(query(call.query_string, "next").get("next", "/"))
 
 
-def form(wanted: str) -> Answer:
+def form(wanted: str) -> ApiAnswer:
     """Returns the form. ``wanted`` is the page to go to afterwards, if its address is on this server."""
     return html("sign_in.html", {"next": wanted if _is_own(wanted) else "/"})
 
 
 @Route(SESSIONS, "POST", _SESSION, {200: SignedIn}, access="open", body=SignInBody)
-async def sign_in(call: Call) -> Answer:
+async def sign_in(call: ApiCall) -> ApiAnswer:
     """Signs in: exchanges a token for a cookie."""
     api = call.api
     if not from_own_page(call.headers):
@@ -67,7 +67,7 @@ async def sign_in(call: Call) -> Answer:
 
 
 @Route(SESSIONS, "GET", _SESSION, {200: SignedIn}, access="open")
-async def show_session(call: Call) -> Answer:
+async def show_session(call: ApiCall) -> ApiAnswer:
     """Shows who is signed in; null if nobody is."""
     api, cookie, now_ms = call.api, session_of(call.headers), call.api.now_ms()
     user = None
@@ -78,7 +78,7 @@ async def show_session(call: Call) -> Answer:
 
 
 @Route(SESSIONS, "DELETE", _SESSION, {204: None}, scopes=("read",))
-async def sign_out(call: Call) -> Answer:
+async def sign_out(call: ApiCall) -> ApiAnswer:
     """Signs out: ends the session, but does not revoke the token."""
     api, cookie, key = call.api, session_of(call.headers), call.api.system.secret_key
     await api.write(lambda: sessions.end_session(api.store, cookie, secret_key=key))
@@ -90,14 +90,14 @@ def _signed_in(user: TokenUser) -> SignedIn:
     return SignedIn(user.id, user.role, user.scope or None)
 
 
-def _wrong_token(call: Call) -> Throttled | Unauthenticated:
+def _wrong_token(call: ApiCall) -> Throttled | Unauthenticated:
     wait_s = call.api.wrong_tokens.count("sign-in", now_ms=call.api.now_ms())
     if wait_s is not None:
         return Throttled("Too many wrong tokens. Wait, and use a valid one.", retry_after_s=wait_s)
     return Unauthenticated("This token is wrong, revoked or expired, or its user is disabled. Ask an admin for one.")
 
 
-def _cookie(call: Call, value: str, *, max_age_s: int) -> Header:
+def _cookie(call: ApiCall, value: str, *, max_age_s: int) -> Header:
     # A proxy that ends TLS sends the header. A client that forges it only harms itself: its browser drops the cookie.
     over_tls = "https" in (call.scheme, call.headers.get(b"x-forwarded-proto", b"").decode("latin-1"))
     secure = "; Secure" if over_tls else ""

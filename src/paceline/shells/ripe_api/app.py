@@ -1,80 +1,64 @@
-"""Handles requests under /api/v2: turns the handler's result or error into an answer in RIPE's format."""
+"""Handles requests under /api/v2: finds the route, calls its handler, and gives errors RIPE's format."""
 
 from __future__ import annotations
 
-import time
-import traceback
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
-import structlog
-from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Scope
 
-from paceline.errors import InvalidInput, MalformedBody, NotFound, PacelineError
-from paceline.shells.api.http.answers import Answer, Stream, send_answer, send_stream
-from paceline.shells.api.http.bodies import ClientGone
+from paceline.errors import InvalidInput, NotFound, PacelineError
+from paceline.shells.api.http.answers import ApiAnswer, Stream
+from paceline.shells.api.http.app import AsgiHandler, Matched
 from paceline.shells.api.http.context import ApiContext
-from paceline.shells.api.http.problems import MethodNotAllowed, internal
-from paceline.shells.ripe_api.call import Call
+from paceline.shells.api.http.problems import MethodNotAllowed
+from paceline.shells.ripe_api.call import CompatibleCall
 from paceline.shells.ripe_api.envelope import error_answer
 from paceline.shells.ripe_api.keys import find_user
 from paceline.shells.ripe_api.known_probes import KnownProbes
-from paceline.shells.ripe_api.routes import ROUTES, Route
+from paceline.shells.ripe_api.routes import ROUTES, CompatibleRoute
 
-GONE = 499
-"""Status in the metrics for a client that did not wait for its answer."""
-SLOW_S = 1.0
 PARAMETERS_MAX = 100
 
 
-class RipeApi:
+class Target(NamedTuple):
+    """The route of a request, the id or type in its path, and the methods allowed at this path."""
+
+    route: CompatibleRoute | None
+    part: str
+    allowed: list[str]
+
+
+class RipeApi(AsgiHandler[Target]):
     """All of /api/v2 as one ASGI application, on the context of the REST API."""
 
     def __init__(self, api: ApiContext) -> None:
-        self._api = api
+        super().__init__(api, "paceline.ripe_api")
         self._probes = KnownProbes()
-        self._debug = api.system.settings.log_level == "debug"
-        self._log = structlog.get_logger("paceline.ripe_api").bind()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await send({"type": "websocket.close", "code": 1000, "reason": ""})
-            return
-        started_s = time.perf_counter()
-        route, part, allowed = _match(scope)
-        answer = await self._answer(scope, receive, route, part, allowed)
-        if isinstance(answer, Stream):
-            await send_stream(answer, receive, send, head_only=scope["method"] == "HEAD")
-        elif answer is not None:
-            await send_answer(answer, send)
-        self._record(scope, route, GONE if answer is None else answer.status, time.perf_counter() - started_s)
+    def match(self, scope: Scope) -> Matched[Target]:
+        target = _target(scope)
+        if (route := target.route) is None:
+            return Matched("unmatched", "other", waits=False, target=target)
+        return Matched(route.name, scope["method"], route.waits, target)
 
-    async def _answer(
-        self, scope: Scope, receive: Receive, route: Route | None, part: str, allowed: list[str]
-    ) -> Answer | Stream | None:
-        """Returns the handler's answer, or its error as an answer; None if the client has gone."""
-        if route is None:
-            return _unknown(scope, allowed)
-        try:
-            return await route.handler(await self._call(scope, receive, part))
-        except ClientGone:
-            return None
-        except PacelineError as error:
-            return error_answer(error)
-        except RecursionError:
-            return error_answer(MalformedBody("The body is nested too deeply."))
-        except Exception:  # noqa: BLE001  the caller is told nothing; the log has all but the request
-            self._log.error("request_failed", route=route.name, method=scope["method"], error=traceback.format_exc())
-            return error_answer(internal())
+    async def handle(self, scope: Scope, receive: Receive, target: Target) -> ApiAnswer | Stream:
+        if target.route is None:
+            return _unknown(scope, target.allowed)
+        return await target.route.handler(await self._call(scope, receive, target.part))
 
-    async def _call(self, scope: Scope, receive: Receive, part: str) -> Call:
+    def problem(self, error: PacelineError, scope: Scope) -> ApiAnswer:
+        del scope
+        return error_answer(error)
+
+    async def _call(self, scope: Scope, receive: Receive, part: str) -> CompatibleCall:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         query = _query(scope["query_string"])
         client = scope["client"]
         page = scope["path"] if scope["method"] in ("GET", "HEAD") else None
         address = client[0] if client else ""
         user = await self._api.read(find_user, self._api, headers, query, page=page, address=address)
-        return Call(
+        return CompatibleCall(
             api=self._api.of_user(user.id if user else ""),
             user=user,
             method=scope["method"],
@@ -87,22 +71,9 @@ class RipeApi:
             probes=self._probes,
         )
 
-    def _record(self, scope: Scope, route: Route | None, status: int, seconds: float) -> None:
-        """Counts and logs the request, never with its path or query: a key may be in it."""
-        method = scope["method"] if route else "other"
-        name = route.name if route else "unmatched"
-        self._api.hooks.metrics.count_request(route=name, method=method, status=status, seconds=seconds)
-        notable = status >= 500 or (seconds > SLOW_S and not (route and route.waits))
-        if notable or self._debug:
-            write = self._log.info if notable else self._log.debug
-            write("request", route=name, method=method, status=status, ms=round(seconds * 1_000, 1))
 
-
-def _match(scope: Scope) -> tuple[Route | None, str, list[str]]:
-    """Returns the route, the id or type in its path, and the methods allowed at this path.
-
-    The last slash is optional.
-    """
+def _target(scope: Scope) -> Target:
+    """Returns what the request is for. The last slash of its path is optional."""
     path: str = scope["path"].removesuffix("/")
     method = "GET" if scope["method"] == "HEAD" else scope["method"]
     allowed: list[str] = []
@@ -110,12 +81,12 @@ def _match(scope: Scope) -> tuple[Route | None, str, list[str]]:
         if (match := route.pattern.fullmatch(path)) is None:
             continue
         if route.method == method:
-            return route, match[1] if match.groups() else "", allowed
+            return Target(route, match[1] if match.groups() else "", allowed)
         allowed.append(route.method)
-    return None, "", allowed
+    return Target(None, "", allowed)
 
 
-def _unknown(scope: Scope, allowed: list[str]) -> Answer:
+def _unknown(scope: Scope, allowed: list[str]) -> ApiAnswer:
     if allowed:
         error = MethodNotAllowed(f'Method "{scope["method"][:32]}" not allowed.')
         return error_answer(error, (b"allow", ", ".join(sorted(set(allowed))).encode()))

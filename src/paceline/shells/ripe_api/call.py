@@ -35,7 +35,7 @@ async def wait_for_place(act: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(LOOK_S)
 
 
-class Call(NamedTuple):
+class CompatibleCall(NamedTuple):
     """A request. ``part``: the id or type in the path, or empty. ``user`` is None if no key was sent."""
 
     api: ApiContext

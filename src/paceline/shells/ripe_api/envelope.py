@@ -6,7 +6,7 @@ from http import HTTPStatus
 from typing import Any
 
 from paceline import errors
-from paceline.shells.api.http.answers import Answer, Header, json_answer
+from paceline.shells.api.http.answers import ApiAnswer, Header, json_answer
 from paceline.shells.api.http.problems import retry_after_s
 
 BAD_REQUEST = 102
@@ -21,7 +21,7 @@ class Conflict(errors.PacelineError):
     status = 409
 
 
-def error_answer(error: errors.PacelineError, *headers: Header) -> Answer:
+def error_answer(error: errors.PacelineError, *headers: Header) -> ApiAnswer:
     """Returns the error as an answer. Invalid requests get 400, as RIPE does it."""
     status = (
         400 if isinstance(error, errors.InvalidInput | errors.MalformedBody | errors.OverDailyCredits) else error.status

@@ -6,13 +6,13 @@ from typing import Any
 
 from paceline.core.jobs.atlas import GRANTS
 from paceline.errors import NotFound
-from paceline.shells.api.http.answers import Answer, json_answer
-from paceline.shells.ripe_api.call import Call
+from paceline.shells.api.http.answers import ApiAnswer, json_answer
+from paceline.shells.ripe_api.call import CompatibleCall
 from paceline.shells.ripe_api.keys import find_secret
 from paceline.steps.jobs.compatible_keys import token_of, uuid_of
 
 
-async def list_keys(call: Call) -> Answer:
+async def list_keys(call: CompatibleCall) -> ApiAnswer:
     """Lists only the key that was sent, not the user's other keys."""
     owner = call.owner
     token = await call.api.read(token_of, call.api.store, find_secret(call.headers, call.query))

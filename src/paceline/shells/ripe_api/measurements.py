@@ -12,9 +12,9 @@ from paceline.core.jobs.compatible.measurements import API, parse_number, with_p
 from paceline.core.jobs.measurement import KINDS
 from paceline.errors import AtlasUnavailable, NotFound
 from paceline.ports import Atlas
-from paceline.shells.api.http.answers import Answer, empty_answer, json_answer
+from paceline.shells.api.http.answers import ApiAnswer, empty_answer, json_answer
 from paceline.shells.api.http.bodies import read_body
-from paceline.shells.ripe_api.call import Call, wait_for_place
+from paceline.shells.ripe_api.call import CompatibleCall, wait_for_place
 from paceline.shells.ripe_api.envelope import Conflict
 from paceline.steps.jobs import compatible
 from paceline.steps.jobs.compatible import FoundMeasurement, Inseparable, MeasurementList, StopAtRipe, Unread
@@ -22,7 +22,7 @@ from paceline.steps.jobs.compatible import FoundMeasurement, Inseparable, Measur
 NO_KEY = "No key was sent, so nothing is listed: send your token as the key."
 
 
-async def create(call: Call) -> Answer:
+async def create(call: CompatibleCall) -> ApiAnswer:
     api, owner = call.api, call.owner
     bytes_max = api.system.settings.body_bytes_max
     body = await read_body(call.receive, call.headers, bytes_max=bytes_max, timeout_s=api.body_timeout_s)
@@ -40,16 +40,16 @@ async def create(call: Call) -> Answer:
     return json_answer(201, {"measurements": ids})
 
 
-async def list_mine(call: Call) -> Answer:
+async def list_mine(call: CompatibleCall) -> ApiAnswer:
     return await _listed(call, call.owner)
 
 
-async def list_all(call: Call) -> Answer:
+async def list_all(call: CompatibleCall) -> ApiAnswer:
     """Lists the user's own measurements; without a key, none."""
     return await _listed(call, call.owner_or_nobody)
 
 
-async def show(call: Call) -> Answer:
+async def show(call: CompatibleCall) -> ApiAnswer:
     number = parse_number(call.part, "id")
     api, owner, base_url = call.api, call.owner_or_nobody or _nobody(), call.base_url
     found = await api.read(compatible.find, api.store, owner, number)
@@ -60,7 +60,7 @@ async def show(call: Call) -> Answer:
     return json_answer(200, fields.cut(document))
 
 
-async def stop(call: Call) -> Answer:
+async def stop(call: CompatibleCall) -> ApiAnswer:
     api, owner, number = call.api, call.owner, parse_number(call.part, "id")
     store, vault = api.store, api.system.vault
     stopped = await api.write(lambda: compatible.stop(store, owner, number, now_ms=api.now_ms()))
@@ -78,7 +78,7 @@ async def stop(call: Call) -> Answer:
     return empty_answer(204)
 
 
-async def show_group(call: Call) -> Answer:
+async def show_group(call: CompatibleCall) -> ApiAnswer:
     number = parse_number(call.part, "id")
     owner = call.owner_or_nobody or _nobody()
     members = await call.api.read(compatible.group_of, call.api.store, owner, number)
@@ -91,14 +91,14 @@ async def show_group(call: Call) -> Answer:
     return json_answer(200, document)
 
 
-async def stop_group(call: Call) -> Answer:
+async def stop_group(call: CompatibleCall) -> ApiAnswer:
     api, owner, number = call.api, call.owner, parse_number(call.part, "id")
     await api.write(lambda: compatible.stop_group(api.store, owner, number, now_ms=api.now_ms()))
     api.hooks.wake_jobs()
     return empty_answer(204)
 
 
-async def show_credits(call: Call) -> Answer:
+async def show_credits(call: CompatibleCall) -> ApiAnswer:
     """Shows the user's daily credits as RIPE shows a balance.
 
     Reserved credits count as spent until they are refunded.
@@ -122,7 +122,7 @@ async def show_credits(call: Call) -> Answer:
     return json_answer(200, document)
 
 
-async def _listed(call: Call, owner: str) -> Answer:
+async def _listed(call: CompatibleCall, owner: str) -> ApiAnswer:
     only_type = call.part if call.part in KINDS else ""
     wanted = parse_wanted(call.query, only_type=only_type)
     if not owner:
@@ -140,7 +140,9 @@ async def _listed(call: Call, owner: str) -> Answer:
     return json_answer(200, _page(call, wanted, listed, warnings))
 
 
-async def _with_probes(call: Call, those: Sequence[FoundMeasurement], documents: Sequence[Document]) -> list[Document]:
+async def _with_probes(
+    call: CompatibleCall, those: Sequence[FoundMeasurement], documents: Sequence[Document]
+) -> list[Document]:
     """Returns the documents with the probes that take part; RIPE is asked for them."""
     store, vault = call.api.store, call.api.system.vault
 
@@ -159,7 +161,9 @@ async def _with_probes(call: Call, those: Sequence[FoundMeasurement], documents:
     ]
 
 
-def _page(call: Call, wanted: ListRequest, listed: MeasurementList, warnings: list[dict[str, Any]]) -> dict[str, Any]:
+def _page(
+    call: CompatibleCall, wanted: ListRequest, listed: MeasurementList, warnings: list[dict[str, Any]]
+) -> dict[str, Any]:
     more = wanted.size > 0 and wanted.begin + wanted.size < listed.total
     document: dict[str, Any] = {
         "count": listed.total,

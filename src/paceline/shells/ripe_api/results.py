@@ -12,7 +12,7 @@ from paceline.errors import AtlasUnavailable, NotFound
 from paceline.ports import Atlas
 from paceline.shells.api.atlas_reads import AtlasPages
 from paceline.shells.api.http.answers import Stream, stream_answer
-from paceline.shells.ripe_api.call import Call, wait_for_place
+from paceline.shells.ripe_api.call import CompatibleCall, wait_for_place
 from paceline.steps.jobs import compatible
 from paceline.steps.jobs.compatible import FoundMeasurement
 
@@ -25,10 +25,10 @@ Take = Callable[[bytes], None]
 Translate = Callable[[bytes], tuple[int, bytes] | None]
 
 
-async def stream(call: Call) -> Stream:
+async def stream(call: CompatibleCall) -> Stream:
     """Streams all results, in RIPE's order."""
     found, translate = await _question(call)
-    writer = _Writer(lines=call.query.get("format") == "txt")
+    writer = _ResultWriter(lines=call.query.get("format") == "txt")
 
     def work(atlas: Atlas, take: Take) -> None:
         writer.begin(take)
@@ -43,10 +43,10 @@ async def stream(call: Call) -> Stream:
     return await _streamed(call, found, work, writer)
 
 
-async def latest(call: Call) -> Stream:
+async def latest(call: CompatibleCall) -> Stream:
     """Streams the newest result of each probe, or the newest few."""
     found, translate = await _question(call)
-    writer = _Writer(lines=call.query.get("format") == "txt")
+    writer = _ResultWriter(lines=call.query.get("format") == "txt")
     versions = max(1, number_in(call.query, "versions", default=1, most=VERSIONS_MAX))
 
     def work(atlas: Atlas, take: Take) -> None:
@@ -65,7 +65,7 @@ async def latest(call: Call) -> Stream:
     return await _streamed(call, found, work, writer)
 
 
-async def _question(call: Call) -> tuple[FoundMeasurement, Translate]:
+async def _question(call: CompatibleCall) -> tuple[FoundMeasurement, Translate]:
     if not call.owner_or_nobody:
         raise NotFound("Not found.")
     number = parse_number(call.part, "id")
@@ -73,7 +73,7 @@ async def _question(call: Call) -> tuple[FoundMeasurement, Translate]:
     return found, result_translator(found.shown, parse_result_filter(call.query, now_ms=call.api.now_ms()))
 
 
-def _read(call: Call, atlas: Atlas, found: FoundMeasurement, take: Take) -> None:
+def _read(call: CompatibleCall, atlas: Atlas, found: FoundMeasurement, take: Take) -> None:
     system = call.api.system
     unread = compatible.read_results(system.store, atlas, system.vault, found, take)
     if unread is not None:
@@ -81,7 +81,7 @@ def _read(call: Call, atlas: Atlas, found: FoundMeasurement, take: Take) -> None
 
 
 async def _streamed(
-    call: Call, found: FoundMeasurement, work: Callable[[Atlas, Take], None], writer: _Writer
+    call: CompatibleCall, found: FoundMeasurement, work: Callable[[Atlas, Take], None], writer: _ResultWriter
 ) -> Stream:
     """Returns the answer once its first page is there: if RIPE does not answer, the status can still say so."""
 
@@ -97,7 +97,7 @@ async def _streamed(
     return stream_answer(chain([first], pages), writer.media, close=pages.close)
 
 
-class _Writer:
+class _ResultWriter:
     """Writes results as a JSON list, or one per line."""
 
     def __init__(self, *, lines: bool) -> None:

@@ -8,31 +8,31 @@ from typing import NamedTuple
 
 from paceline.core.jobs.compatible.measurements import API
 from paceline.core.jobs.measurement import KINDS
-from paceline.shells.api.http.answers import Answer, Stream
+from paceline.shells.api.http.answers import ApiAnswer, Stream
 from paceline.shells.ripe_api import key_list, measurements, probes, results
-from paceline.shells.ripe_api.call import Call
+from paceline.shells.ripe_api.call import CompatibleCall
 
 _PLACES = {"{id}": r"(\d{1,16})", "{type}": f"({'|'.join(KINDS)})"}
 
 
-class Route(NamedTuple):
+class CompatibleRoute(NamedTuple):
     """A route. ``name`` is the path with its placeholders, as metrics and logs show it."""
 
     method: str
     name: str
     pattern: re.Pattern[str]
-    handler: Callable[[Call], Awaitable[Answer | Stream]]
+    handler: Callable[[CompatibleCall], Awaitable[ApiAnswer | Stream]]
     waits: bool
     """True if the route waits for RIPE: slow answers are not logged."""
 
 
 def _route(
-    method: str, path: str, handler: Callable[[Call], Awaitable[Answer | Stream]], *, waits: bool = False
-) -> Route:
+    method: str, path: str, handler: Callable[[CompatibleCall], Awaitable[ApiAnswer | Stream]], *, waits: bool = False
+) -> CompatibleRoute:
     pattern = path
     for place, text in _PLACES.items():
         pattern = pattern.replace(place, text)
-    return Route(method, f"{API}/{path}/", re.compile(f"{API}/{pattern}"), handler, waits)
+    return CompatibleRoute(method, f"{API}/{path}/", re.compile(f"{API}/{pattern}"), handler, waits)
 
 
 ROUTES = (

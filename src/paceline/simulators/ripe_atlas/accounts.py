@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from paceline.simulators.ripe_atlas.messages import NO_SUCH_KEY, Refused, Request
+from paceline.simulators.ripe_atlas.messages import NO_SUCH_KEY, AtlasRequest, ErrorAnswer
 from paceline.simulators.ripe_atlas.model import Model
 
 CREATE = "measurements.create_measurement"
@@ -46,7 +46,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     results_per_s: int = 50
 
 
-class Grant(msgspec.Struct, frozen=True):
+class SimulatedGrant(msgspec.Struct, frozen=True):
     """A permission; with ``target`` None it covers everything of the account."""
 
     permission: str
@@ -54,7 +54,7 @@ class Grant(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Account:
+class SimulatedAccount:
     """An account; ``pays_for`` names the accounts that may bill it."""
 
     name: str
@@ -70,12 +70,12 @@ class Account:
 
 
 @dataclass(slots=True)
-class Key:
+class SimulatedKey:
     uuid: str
     account: str
     label: str
     created_ms: int
-    grants: tuple[Grant, ...]
+    grants: tuple[SimulatedGrant, ...]
     enabled: bool = True
     valid_to_ms: int | None = None
 
@@ -88,10 +88,10 @@ class Registry:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self.accounts: dict[str, Account] = {}
-        self.keys: dict[str, Key] = {}
+        self.accounts: dict[str, SimulatedAccount] = {}
+        self.keys: dict[str, SimulatedKey] = {}
 
-    def add_account(self, account: Account) -> Account:
+    def add_account(self, account: SimulatedAccount) -> SimulatedAccount:
         """Add an account, or replace the one of that name; its keys and measurements stay."""
         self.accounts[account.name] = account
         return account
@@ -102,18 +102,18 @@ class Registry:
         *,
         now_ms: int,
         label: str = "",
-        grants: Iterable[Grant | str] = POOL_PERMISSIONS,
+        grants: Iterable[SimulatedGrant | str] = POOL_PERMISSIONS,
         secret: str = "",
-    ) -> Key:
+    ) -> SimulatedKey:
         """Add a key. Without a secret, it gets one computed from the seed, the account and the number of keys."""
         if account not in self.accounts:
             raise KeyError(account)
-        given = tuple(one if isinstance(one, Grant) else Grant(one) for one in grants)
+        given = tuple(one if isinstance(one, SimulatedGrant) else SimulatedGrant(one) for one in grants)
         drawn = secret or str(uuid.uuid5(_NAMESPACE, f"{self._model.seed}/{account}/{len(self.keys)}"))
-        self.keys[drawn] = Key(drawn, account, label or f"key {len(self.keys) + 1}", now_ms, given)
+        self.keys[drawn] = SimulatedKey(drawn, account, label or f"key {len(self.keys) + 1}", now_ms, given)
         return self.keys[drawn]
 
-    def key_of(self, request: Request, now_ms: int) -> Key | None:
+    def key_of(self, request: AtlasRequest, now_ms: int) -> SimulatedKey | None:
         """Return the key of a request, None if it has none. Refuses a key that is unknown, expired or disabled."""
         scheme, _, header = request.headers.get("authorization", "").partition(" ")
         secret = header.strip() if scheme.lower() == "key" else request.query.get("key", "")
@@ -128,7 +128,7 @@ class Registry:
             raise _refused_key(403, "The provided API key is not enabled")
         return key
 
-    def require(self, key: Key | None, permission: str, target: int | str | None = None) -> Key:
+    def require(self, key: SimulatedKey | None, permission: str, target: int | str | None = None) -> SimulatedKey:
         """Return the key if it has the permission, else refuse.
 
         Permissions are checked before the target is looked up.
@@ -140,5 +140,5 @@ class Registry:
         return key
 
 
-def _refused_key(status: int, detail: str) -> Refused:
-    return Refused(status, detail, code=NO_SUCH_KEY, reason=f"key_{status}")
+def _refused_key(status: int, detail: str) -> ErrorAnswer:
+    return ErrorAnswer(status, detail, code=NO_SUCH_KEY, reason=f"key_{status}")

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from paceline.simulators.ripe_atlas.accounts import Account
-from paceline.simulators.ripe_atlas.measurements import Measurement
+from paceline.simulators.ripe_atlas.accounts import SimulatedAccount
+from paceline.simulators.ripe_atlas.measurements import SimulatedMeasurement
 from paceline.simulators.ripe_atlas.model import DAY_MS
 from paceline.simulators.ripe_atlas.world import World
 
@@ -28,7 +28,7 @@ def audit(world: World, *, marker: str = "") -> dict[str, Any]:
         }
 
 
-def _row(measurement: Measurement, markers: list[str], now_ms: int) -> dict[str, Any]:
+def _row(measurement: SimulatedMeasurement, markers: list[str], now_ms: int) -> dict[str, Any]:
     results = measurement.results_until(now_ms)
     return {
         "id": measurement.id,
@@ -50,12 +50,12 @@ def _row(measurement: Measurement, markers: list[str], now_ms: int) -> dict[str,
     }
 
 
-def _markers(measurement: Measurement, pattern: re.Pattern[str]) -> list[str]:
+def _markers(measurement: SimulatedMeasurement, pattern: re.Pattern[str]) -> list[str]:
     found = [pattern.search(text) for text in (measurement.description, *measurement.tags)]
     return sorted({match[1] if pattern.groups else match[0] for match in found if match})
 
 
-def _account(account: Account, world: World, now_ms: int) -> dict[str, Any]:
+def _account(account: SimulatedAccount, world: World, now_ms: int) -> dict[str, Any]:
     """Return the figures of an account.
 
     ``spent`` counts delivered results, charged or not; the peaks are RIPE's own counts when it accepted orders.

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from paceline.simulators.ripe_atlas.accounts import Account
-from paceline.simulators.ripe_atlas.measurements import API, FORCED, Measurement
-from paceline.simulators.ripe_atlas.messages import Request
+from paceline.simulators.ripe_atlas.accounts import SimulatedAccount
+from paceline.simulators.ripe_atlas.measurements import API, FORCED, SimulatedMeasurement
+from paceline.simulators.ripe_atlas.messages import AtlasRequest
 from paceline.simulators.ripe_atlas.model import DAY_MS
 
 
@@ -23,7 +23,7 @@ class Charge(NamedTuple):
 
 
 @dataclass(slots=True)
-class Books:
+class ChargeBook:
     """The charges.
 
     With ``every_ms`` 0 they are made at each look. A negative balance stops an account's measurements.
@@ -31,14 +31,14 @@ class Books:
 
     every_ms: int
     charged_until_ms: int
-    accounts: dict[str, Account]
+    accounts: dict[str, SimulatedAccount]
     charges: dict[str, deque[Charge]] = field(default_factory=dict)
     spent: Counter[str] = field(default_factory=Counter)
-    _open: dict[str, dict[int, Measurement]] = field(default_factory=dict)
-    _ended: dict[str, list[Measurement]] = field(default_factory=dict)
+    _open: dict[str, dict[int, SimulatedMeasurement]] = field(default_factory=dict)
+    _ended: dict[str, list[SimulatedMeasurement]] = field(default_factory=dict)
     _ended_owed: Counter[str] = field(default_factory=Counter)
 
-    def add(self, measurement: Measurement) -> None:
+    def add(self, measurement: SimulatedMeasurement) -> None:
         self._open.setdefault(measurement.payer, {})[measurement.id] = measurement
 
     def charge_until(self, now_ms: int) -> None:
@@ -82,7 +82,7 @@ class Books:
             while charges[0].at_ms < at_ms - 2 * DAY_MS and len(charges) > 1:  # the last one keeps its date
                 charges.popleft()
 
-    def _charge_one(self, one: Measurement, at_ms: int) -> None:
+    def _charge_one(self, one: SimulatedMeasurement, at_ms: int) -> None:
         results, credits_ = one.results_until(at_ms) - one.charged_results, _owed(one, at_ms)
         if results:
             one.charged_results += results
@@ -91,11 +91,13 @@ class Books:
             self.charges.setdefault(one.payer, deque()).append(Charge(at_ms, one.payer, one.id, results, credits_))
 
 
-def _owed(one: Measurement, now_ms: int) -> int:
+def _owed(one: SimulatedMeasurement, now_ms: int) -> int:
     return (one.results_until(now_ms) - one.charged_results) * one.price
 
 
-def credits_document(books: Books, account: Account, *, now_ms: int, flow: int, request: Request) -> dict[str, Any]:
+def credits_document(
+    books: ChargeBook, account: SimulatedAccount, *, now_ms: int, flow: int, request: AtlasRequest
+) -> dict[str, Any]:
     """Return the credits document, as of the last batch. ``flow`` is the account's estimated spending in a day."""
     past_day = books.past_day(account.name, now_ms)
     charges = books.charges.get(account.name)

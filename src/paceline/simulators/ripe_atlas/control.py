@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from paceline.core.durations import DURATION_RULE, parse_duration_ms
-from paceline.simulators.ripe_atlas.accounts import PERMISSIONS, Account, Grant, Limits
+from paceline.simulators.ripe_atlas.accounts import PERMISSIONS, Limits, SimulatedAccount, SimulatedGrant
 from paceline.simulators.ripe_atlas.audit import audit
 from paceline.simulators.ripe_atlas.faults import Fault, Faults
-from paceline.simulators.ripe_atlas.messages import Answer, Refused, Request, json_answer
+from paceline.simulators.ripe_atlas.messages import AtlasAnswer, AtlasRequest, ErrorAnswer, json_answer
 from paceline.simulators.ripe_atlas.world import Fate, World
 
 PREFIX = "/simulator"
@@ -35,7 +35,7 @@ class NewKey(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     secret: str = ""
 
 
-class KeyChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class SimulatedKeyChange(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     enabled: bool | None = None
     grants: list[str] | None = None
 
@@ -55,7 +55,7 @@ class Control:
         self._world = world
         self._faults = faults
         self._counts = counts
-        self._routes: dict[tuple[str, str], Callable[[Request], Any]] = {
+        self._routes: dict[tuple[str, str], Callable[[AtlasRequest], Any]] = {
             ("GET", "model"): lambda _: msgspec.to_builtins(world.model),
             ("GET", "clock"): lambda _: self._clock(),
             ("POST", "clock"): self._change_clock,
@@ -71,7 +71,7 @@ class Control:
             ("POST", "statuses"): self._force_status,
         }
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: AtlasRequest) -> AtlasAnswer:
         name = request.path.removeprefix(PREFIX).strip("/")
         try:
             if request.method == "PATCH" and name.startswith("keys/"):
@@ -81,7 +81,7 @@ class Control:
                 known = sorted({f"{method} {PREFIX}/{path}" for method, path in self._routes})
                 return json_answer({"error": "There is no such path.", "known": known}, 404)
             return json_answer(route(request))
-        except Refused as refused:
+        except ErrorAnswer as refused:
             return refused.answer()
         except (ValueError, re.error, KeyError, msgspec.ValidationError, msgspec.DecodeError) as error:
             return json_answer({"error": str(error)}, 400)
@@ -92,7 +92,7 @@ class Control:
         stamp = datetime.fromtimestamp(now_ms / 1_000, UTC).isoformat(timespec="milliseconds")
         return {"now": stamp.replace("+00:00", "Z"), "now_ms": now_ms, "speed": clock.speed}
 
-    def _change_clock(self, request: Request) -> dict[str, Any]:
+    def _change_clock(self, request: AtlasRequest) -> dict[str, Any]:
         change = msgspec.json.decode(request.body, type=ClockChange)
         advance_ms = parse_duration_ms(change.advance) if change.advance is not None else 0
         if advance_ms is None:
@@ -102,7 +102,7 @@ class Control:
         self._world.clock.advance(advance_ms)
         return self._clock()
 
-    def _add_faults(self, request: Request) -> dict[str, Any]:
+    def _add_faults(self, request: AtlasRequest) -> dict[str, Any]:
         """Add one fault or a list of faults."""
         document = msgspec.json.decode(request.body)
         for one in document if isinstance(document, list) else [document]:
@@ -113,13 +113,13 @@ class Control:
         self._faults.clear()
         return {"faults": []}
 
-    def _audit(self, request: Request) -> dict[str, Any]:
+    def _audit(self, request: AtlasRequest) -> dict[str, Any]:
         return audit(self._world, marker=request.query.get("marker", "")) | {"requests": self._counts()}
 
-    def _add_account(self, request: Request) -> dict[str, Any]:
+    def _add_account(self, request: AtlasRequest) -> dict[str, Any]:
         new = msgspec.json.decode(request.body, type=NewAccount)
         with self._world.lock:
-            account = Account(
+            account = SimulatedAccount(
                 new.name, new.limits, new.balance, new.http_allowed, set(new.forbidden_types), set(new.pays_for)
             )
             self._world.registry.add_account(account)
@@ -142,7 +142,7 @@ class Control:
                 ]
             }
 
-    def _add_key(self, request: Request) -> dict[str, Any]:
+    def _add_key(self, request: AtlasRequest) -> dict[str, Any]:
         new = msgspec.json.decode(request.body, type=NewKey)
         with self._world.lock:
             if new.account not in self._world.registry.accounts:
@@ -152,8 +152,8 @@ class Control:
             key = self._world.registry.add_key(new.account, now_ms=now_ms, label=new.label, secret=new.secret, **grants)
         return {"key": key.uuid, "account": key.account, "label": key.label}
 
-    def _change_key(self, secret: str, request: Request) -> dict[str, Any]:
-        change = msgspec.json.decode(request.body, type=KeyChange)
+    def _change_key(self, secret: str, request: AtlasRequest) -> dict[str, Any]:
+        change = msgspec.json.decode(request.body, type=SimulatedKeyChange)
         with self._world.lock:
             key = self._world.registry.keys.get(secret)
             if key is None:
@@ -164,20 +164,20 @@ class Control:
                 key.grants = _grants(change.grants)
         return {"key": key.uuid, "enabled": key.enabled, "grants": [one.permission for one in key.grants]}
 
-    def _set_targets(self, request: Request) -> dict[str, Any]:
+    def _set_targets(self, request: AtlasRequest) -> dict[str, Any]:
         """Set how many measurements of other people run against each target."""
         counts = msgspec.json.decode(request.body, type=dict[str, int])
         with self._world.lock:
             self._world.others.update({target: count - self._world.others[target] for target, count in counts.items()})
             return dict(self._world.others)
 
-    def _add_fate(self, request: Request) -> dict[str, Any]:
+    def _add_fate(self, request: AtlasRequest) -> dict[str, Any]:
         fate = msgspec.json.decode(request.body, type=Fate)
         with self._world.lock:
             self._world.add_fate(fate)
             return {"fates": msgspec.to_builtins(self._world.fates)}
 
-    def _force_status(self, request: Request) -> dict[str, Any]:
+    def _force_status(self, request: AtlasRequest) -> dict[str, Any]:
         change = msgspec.json.decode(request.body, type=StatusChange)
         with self._world.lock:
             measurement = self._world.measurements.get(change.id)
@@ -187,8 +187,8 @@ class Control:
         return {"id": change.id, "status": change.status}
 
 
-def _grants(names: list[str]) -> tuple[Grant, ...]:
+def _grants(names: list[str]) -> tuple[SimulatedGrant, ...]:
     unknown = [name for name in names if name not in PERMISSIONS]
     if unknown:
         raise ValueError(f"There is no permission {unknown[0]}; there are {', '.join(PERMISSIONS)}.")
-    return tuple(Grant(name) for name in names)
+    return tuple(SimulatedGrant(name) for name in names)

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from paceline.simulators.ripe_atlas.accounts import UNKNOWN_KEY
-from paceline.simulators.ripe_atlas.messages import HTML, JSON, NO_SUCH_KEY, Answer, Refused, Request
+from paceline.simulators.ripe_atlas.messages import HTML, JSON, NO_SUCH_KEY, AtlasAnswer, AtlasRequest, ErrorAnswer
 
 Kind = Literal[
     "rate_limit",
@@ -51,7 +51,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     retry_after_s: int | None = None
     delay_ms: int = 0
 
-    def fits(self, request: Request) -> bool:
+    def fits(self, request: AtlasRequest) -> bool:
         if self.method and self.method != request.method:
             return False
         if self.key and self.key not in (request.query.get("key"), request.headers.get("authorization", "")[4:]):
@@ -85,7 +85,7 @@ class Faults:
         with self._lock:
             self._rules.clear()
 
-    def striking(self, request: Request) -> Fault | None:
+    def striking(self, request: AtlasRequest) -> Fault | None:
         with self._lock:
             for rule in self._rules:
                 if rule.strikes(request, self._chance):
@@ -103,7 +103,7 @@ class _Rule:
         self.met = 0
         self.struck = 0
 
-    def strikes(self, request: Request, chance: random.Random) -> bool:
+    def strikes(self, request: AtlasRequest, chance: random.Random) -> bool:
         fault = self.fault
         if (fault.times is not None and self.struck >= fault.times) or not fault.fits(request):
             return False
@@ -114,30 +114,30 @@ class _Rule:
         return True
 
 
-def answer_before(fault: Fault) -> Answer:
+def answer_before(fault: Fault) -> AtlasAnswer:
     """Return the answer of a fault that prevents any effect of the request."""
     status = fault.status or _STATUSES.get(fault.kind, 500)
     match fault.kind:
         case "drop_before":
-            return Answer(status, cut="all", delay_ms=fault.delay_ms)
+            return AtlasAnswer(status, cut="all", delay_ms=fault.delay_ms)
         case "maintenance":
-            return Answer(status, _PAGE, HTML, fault.delay_ms)
+            return AtlasAnswer(status, _PAGE, HTML, fault.delay_ms)
         case "rate_limit":
-            answer = Refused(status, "Request was throttled. Please try again later.").answer()
+            answer = ErrorAnswer(status, "Request was throttled. Please try again later.").answer()
         case "refuse_key":
-            answer = Refused(status, UNKNOWN_KEY, code=NO_SUCH_KEY).answer()
+            answer = ErrorAnswer(status, UNKNOWN_KEY, code=NO_SUCH_KEY).answer()
         case _:
-            answer = Refused(status, "There was an internal error.").answer()
+            answer = ErrorAnswer(status, "There was an internal error.").answer()
     retry = () if fault.retry_after_s is None else (("Retry-After", str(fault.retry_after_s)),)
     return answer._replace(headers=answer.headers + retry, delay_ms=fault.delay_ms)
 
 
-def answer_after(fault: Fault, answer: Answer) -> Answer:
+def answer_after(fault: Fault, answer: AtlasAnswer) -> AtlasAnswer:
     """Return the answer with the fault applied, after the request took effect."""
     changed = answer._replace(delay_ms=fault.delay_ms)
     match fault.kind:
         case "error_after":
-            error = Refused(fault.status or 500, "There was an internal error.").answer()
+            error = ErrorAnswer(fault.status or 500, "There was an internal error.").answer()
             return error._replace(delay_ms=fault.delay_ms)
         case "drop_after":
             return changed._replace(cut="all")

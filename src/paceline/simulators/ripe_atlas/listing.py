@@ -6,16 +6,16 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from paceline.simulators.ripe_atlas.measurements import STATUS_NAMES, Measurement, address_of
-from paceline.simulators.ripe_atlas.messages import Problem, Refused, Request
+from paceline.simulators.ripe_atlas.measurements import STATUS_NAMES, SimulatedMeasurement, address_of
+from paceline.simulators.ripe_atlas.messages import AtlasRequest, ErrorAnswer, ErrorLine
 
 PAGE_SIZE_DEFAULT = 100
 PAGE_SIZE_MAX = 500
 PAGED_MAX = 20_000
 NOT_IMPLEMENTED = "Filtering by this field is not implemented, this parameter has been ignored."
 
-Test = Callable[[Measurement, int], bool]
-Getter = Callable[[Measurement], Any]
+Test = Callable[[SimulatedMeasurement, int], bool]
+Getter = Callable[[SimulatedMeasurement], Any]
 Parse = Callable[[str], Any]
 
 _NUMBER_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
@@ -51,20 +51,20 @@ _SORTS: dict[str, Getter] = {name: _NUMBERS[name] for name in ("id", "start_time
 _NOT_FILTERS = {"key", "fields", "optional_fields", "sort", "page", "page_size", "after", "format"}
 
 
-class Listed(NamedTuple):
+class FoundMeasurements(NamedTuple):
     """The measurements that match the query, in order, and the parameters that were ignored."""
 
-    found: list[Measurement]
+    found: list[SimulatedMeasurement]
     warnings: list[str]
 
 
-class Page(NamedTuple):
+class AskedPage(NamedTuple):
     number: int
     size: int
     after: int | None
 
 
-def listed(measurements: Iterable[Measurement], request: Request, *, at_ms: int) -> Listed:
+def listed(measurements: Iterable[SimulatedMeasurement], request: AtlasRequest, *, at_ms: int) -> FoundMeasurements:
     tests: list[Test] = []
     ignored: list[str] = []
     for name, value in request.query.items():
@@ -76,16 +76,16 @@ def listed(measurements: Iterable[Measurement], request: Request, *, at_ms: int)
         else:
             tests.append(test)
     found = [one for one in measurements if all(test(one, at_ms) for test in tests)]
-    return Listed(_sorted(found, request.query.get("sort", "-id")), ignored)
+    return FoundMeasurements(_sorted(found, request.query.get("sort", "-id")), ignored)
 
 
-def wanted_ids(request: Request) -> list[int] | None:
+def wanted_ids(request: AtlasRequest) -> list[int] | None:
     """Return the ids if the query asks for certain ids, so that only these are read; else None."""
     text = request.query.get("id__in", request.query.get("id"))
     return None if text is None else [_number("id__in", part) for part in text.split(",") if part.strip()]
 
 
-def page_of(request: Request) -> Page:
+def page_of(request: AtlasRequest) -> AskedPage:
     size = _number("page_size", request.query.get("page_size", str(PAGE_SIZE_DEFAULT)))
     number = _number("page", request.query.get("page", "1"))
     after = _number("after", request.query["after"]) if "after" in request.query else None
@@ -95,10 +95,15 @@ def page_of(request: Request) -> Page:
         raise _wrong("page", "Invalid page.")
     if after is None and number * size > PAGED_MAX:
         raise _wrong("page", f"Results beyond {PAGED_MAX} are reached with the parameter after.")
-    return Page(number, size, after)
+    return AskedPage(number, size, after)
 
 
-def paged(those: Listed, request: Request, page: Page, show: Callable[[Measurement], dict[str, Any]]) -> dict[str, Any]:
+def paged(
+    those: FoundMeasurements,
+    request: AtlasRequest,
+    page: AskedPage,
+    show: Callable[[SimulatedMeasurement], dict[str, Any]],
+) -> dict[str, Any]:
     """Return RIPE's envelope with one page of the list."""
     found = those.found
     if page.after is not None:
@@ -121,7 +126,7 @@ def paged(those: Listed, request: Request, page: Page, show: Callable[[Measureme
     return document
 
 
-def _neighbour(request: Request, page: Page, number: int, *, after: int | None) -> str:
+def _neighbour(request: AtlasRequest, page: AskedPage, number: int, *, after: int | None) -> str:
     """Return the link to another page. A key that came in the query is left out of it."""
     query = {name: value for name, value in request.query.items() if name not in ("page", "after", "key")}
     if after is not None and (page.after is not None or number * page.size > PAGED_MAX):
@@ -129,7 +134,7 @@ def _neighbour(request: Request, page: Page, number: int, *, after: int | None) 
     return request.url(request.path, **query, page=number)
 
 
-def cut(document: dict[str, Any], request: Request) -> dict[str, Any]:
+def cut(document: dict[str, Any], request: AtlasRequest) -> dict[str, Any]:
     names = request.query.get("fields")
     if not names:
         return document
@@ -166,14 +171,14 @@ def _number_test(name: str, get: Getter, how: str, value: str) -> Test | None:
         return None
     number = _number(name, value)
 
-    def test(measurement: Measurement, _at_ms: int) -> bool:
+    def test(measurement: SimulatedMeasurement, _at_ms: int) -> bool:
         own = get(measurement)
         return own is not None and compare(own, number)
 
     return test
 
 
-def _sorted(found: Sequence[Measurement], sort: str) -> list[Measurement]:
+def _sorted(found: Sequence[SimulatedMeasurement], sort: str) -> list[SimulatedMeasurement]:
     get = _SORTS.get(sort.removeprefix("-"))
     if get is None:
         raise _wrong("sort", f'"{sort}" is not a valid choice.')
@@ -198,5 +203,5 @@ def _number(name: str, text: str) -> int:
     return int(stripped)
 
 
-def _wrong(name: str, detail: str) -> Refused:
-    return Refused(400, problems=[Problem(name, detail, "parameter")])
+def _wrong(name: str, detail: str) -> ErrorAnswer:
+    return ErrorAnswer(400, problems=[ErrorLine(name, detail, "parameter")])

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from paceline.simulators.ripe_atlas.messages import Request
+from paceline.simulators.ripe_atlas.messages import AtlasRequest
 from paceline.simulators.ripe_atlas.model import DAY_MS
 
 SPECIFIED, SCHEDULED, ONGOING, STOPPED, FORCED, NO_PROBES, FAILED, ARCHIVED = 0, 1, 2, 4, 5, 6, 7, 8
@@ -25,12 +25,12 @@ RUNNING = (SPECIFIED, SCHEDULED, ONGOING)
 API = "/api/v2"
 
 
-class Status(NamedTuple):
+class StatusSince(NamedTuple):
     id: int
     since_ms: int
 
 
-class Delivery(NamedTuple):
+class ProbeDelivery(NamedTuple):
     """Delay from the start to the first result of a probe."""
 
     after_ms: int
@@ -38,7 +38,7 @@ class Delivery(NamedTuple):
 
 
 @dataclass(slots=True)
-class Measurement:
+class SimulatedMeasurement:
     """A measurement.
 
     ``post`` is the number of the request that created it. A result costs ``price``; ``unit`` is the price without the
@@ -60,19 +60,19 @@ class Measurement:
     stop_ms: int | None
     requested: int
     probes: tuple[int, ...]
-    deliveries: tuple[Delivery, ...]
+    deliveries: tuple[ProbeDelivery, ...]
     unit: int
     price: int
     group_id: int | None = None
     tags: list[str] = field(default_factory=list)
-    ended: Status | None = None
+    ended: StatusSince | None = None
     charged_results: int = 0
     _offsets: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.take_deliveries(self.deliveries)
 
-    def take_deliveries(self, deliveries: tuple[Delivery, ...]) -> None:
+    def take_deliveries(self, deliveries: tuple[ProbeDelivery, ...]) -> None:
         """Set the deliveries, which must be sorted by the moment at which they come."""
         self.deliveries = deliveries
         self._offsets = [one.after_ms for one in deliveries]
@@ -109,16 +109,16 @@ class Measurement:
         length_ms = DAY_MS if self.stop_ms is None else min(DAY_MS, self.stop_ms - self.start_ms)
         return self.requested * -(-length_ms // (self.interval_s * 1_000))
 
-    def status_at(self, now_ms: int) -> Status:
+    def status_at(self, now_ms: int) -> StatusSince:
         if self.ended is not None and now_ms >= self.ended.since_ms:
             return self.ended
         if self.stop_ms is not None and now_ms >= self.stop_ms:
-            return Status(STOPPED if self.deliveries else FAILED, self.stop_ms)
+            return StatusSince(STOPPED if self.deliveries else FAILED, self.stop_ms)
         if now_ms >= self.start_ms:
-            return Status(ONGOING if self.probes else NO_PROBES, self.start_ms)
+            return StatusSince(ONGOING if self.probes else NO_PROBES, self.start_ms)
         if now_ms >= self.scheduled_ms:
-            return Status(SCHEDULED, self.scheduled_ms)
-        return Status(SPECIFIED, self.created_ms)
+            return StatusSince(SCHEDULED, self.scheduled_ms)
+        return StatusSince(SPECIFIED, self.created_ms)
 
     def is_running(self, now_ms: int) -> bool:
         return self.status_at(now_ms).id in RUNNING
@@ -141,11 +141,13 @@ class Measurement:
         """End the measurement now and return True; False if it had ended already."""
         if self.status_at(now_ms).id not in (*RUNNING, NO_PROBES):
             return False
-        self.ended = Status(status, now_ms)
+        self.ended = StatusSince(status, now_ms)
         return True
 
 
-def document_of(measurement: Measurement, *, at_ms: int, request: Request, shown_price: int) -> dict[str, Any]:
+def document_of(
+    measurement: SimulatedMeasurement, *, at_ms: int, request: AtlasRequest, shown_price: int
+) -> dict[str, Any]:
     """Return the measurement as RIPE shows it."""
     m, status = measurement, measurement.status_at(at_ms)
     finish_ms = m.finish_ms if m.ended is not None and at_ms >= m.ended.since_ms else m.stop_ms
@@ -183,7 +185,7 @@ def document_of(measurement: Measurement, *, at_ms: int, request: Request, shown
     }
 
 
-def address_of(measurement: Measurement) -> str:
+def address_of(measurement: SimulatedMeasurement) -> str:
     """Return the address of the target: always the same made-up one for a name; an address stays as it is."""
     target = measurement.target
     if not target or ":" in target or target.replace(".", "").isdigit():

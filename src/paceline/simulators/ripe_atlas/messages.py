@@ -18,7 +18,7 @@ NO_SUCH_KEY = 104
 BAD_REQUEST = 102
 
 
-class Request(NamedTuple):
+class AtlasRequest(NamedTuple):
     """A request; ``headers`` by lower-case name, ``query`` with the last value of each name."""
 
     method: str
@@ -31,7 +31,7 @@ class Request(NamedTuple):
     @classmethod
     def of(
         cls, method: str, target: str, *, headers: Mapping[str, str], body: bytes = b"", base_url: str = ""
-    ) -> Request:
+    ) -> AtlasRequest:
         parts = urlsplit(target)
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
         lowered = {name.lower(): value for name, value in headers.items()}
@@ -46,10 +46,10 @@ class Request(NamedTuple):
         try:
             return msgspec.json.decode(self.body)
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-            raise Refused(400, problems=[Problem("", f"JSON parse error - {error}")]) from None
+            raise ErrorAnswer(400, problems=[ErrorLine("", f"JSON parse error - {error}")]) from None
 
 
-class Answer(NamedTuple):
+class AtlasAnswer(NamedTuple):
     """An answer. ``cut`` closes the connection: ``all`` before any byte, ``half`` in the middle of the body."""
 
     status: int = 200
@@ -63,7 +63,7 @@ class Answer(NamedTuple):
         return msgspec.json.decode(self.body)
 
 
-class Problem(NamedTuple):
+class ErrorLine(NamedTuple):
     """One line of an error; ``where`` is a JSON pointer, or a query parameter if ``kind`` says so."""
 
     where: str
@@ -71,7 +71,7 @@ class Problem(NamedTuple):
     kind: Literal["pointer", "parameter"] = "pointer"
 
 
-class Refused(Exception):
+class ErrorAnswer(Exception):
     """An error answer of RIPE. ``reason`` names it for the audit."""
 
     def __init__(
@@ -79,7 +79,7 @@ class Refused(Exception):
         status: int,
         detail: str = "",
         *,
-        problems: Sequence[Problem] = (),
+        problems: Sequence[ErrorLine] = (),
         code: int = BAD_REQUEST,
         reason: str = "invalid",
     ) -> None:
@@ -90,7 +90,7 @@ class Refused(Exception):
         self.code = code
         self.reason = reason
 
-    def answer(self) -> Answer:
+    def answer(self) -> AtlasAnswer:
         error: dict[str, Any] = {
             "detail": self.detail,
             "status": self.status,
@@ -102,9 +102,9 @@ class Refused(Exception):
         return json_answer({"error": error}, self.status)
 
 
-def json_answer(document: Any, status: int = 200) -> Answer:
-    return Answer(status, msgspec.json.encode(document))
+def json_answer(document: Any, status: int = 200) -> AtlasAnswer:
+    return AtlasAnswer(status, msgspec.json.encode(document))
 
 
-def not_found() -> Refused:
-    return Refused(404, "Not found.", reason="not_found")
+def not_found() -> ErrorAnswer:
+    return ErrorAnswer(404, "Not found.", reason="not_found")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from paceline.simulators.ripe_atlas.messages import Problem, Refused
+from paceline.simulators.ripe_atlas.messages import ErrorAnswer, ErrorLine
 
 AREAS = ("West", "North-Central", "South-Central", "North-East", "South-East")
 REGIONS = {"EU": "North-Central", "NA": "West", "AS": "South-East", "AF": "South-Central", "OC": "South-East"}
@@ -161,5 +161,5 @@ def _number(text: str, where: str) -> int:
     return int(stripped)
 
 
-def _wrong(where: str, detail: str) -> Refused:
-    return Refused(400, problems=[Problem(where, detail)])
+def _wrong(where: str, detail: str) -> ErrorAnswer:
+    return ErrorAnswer(400, problems=[ErrorLine(where, detail)])

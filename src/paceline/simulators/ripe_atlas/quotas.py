@@ -5,15 +5,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 
-from paceline.simulators.ripe_atlas.accounts import Account
-from paceline.simulators.ripe_atlas.measurements import Measurement
-from paceline.simulators.ripe_atlas.messages import Problem, Refused
+from paceline.simulators.ripe_atlas.accounts import SimulatedAccount
+from paceline.simulators.ripe_atlas.measurements import SimulatedMeasurement
+from paceline.simulators.ripe_atlas.messages import ErrorAnswer, ErrorLine
 from paceline.simulators.ripe_atlas.model import DAY_MS
 
 _STOP_SOME = "Please stop some of your currently running measurements and try again."
 
 
-def check_probes(account: Account, new: Sequence[Measurement]) -> None:
+def check_probes(account: SimulatedAccount, new: Sequence[SimulatedMeasurement]) -> None:
     for index, one in enumerate(new):
         if one.requested > account.limits.probes:
             raise _refused(
@@ -31,13 +31,13 @@ def check_target(target: str, *, running: int, cap: int) -> None:
         raise _refused("target", text)
 
 
-def check_concurrent(account: Account, *, running: int) -> None:
+def check_concurrent(account: SimulatedAccount, *, running: int) -> None:
     most = account.limits.concurrent
     if running > most:
         raise _refused("concurrent", f"You are not permitted to run more than {most} concurrent measurements.")
 
 
-def check_results(account: Account, *, current: int, more: int) -> None:
+def check_results(account: SimulatedAccount, *, current: int, more: int) -> None:
     most = account.limits.daily_results
     if current + more > most:
         raise _refused(
@@ -48,7 +48,7 @@ def check_results(account: Account, *, current: int, more: int) -> None:
         )
 
 
-def check_credits(account: Account, *, current: int, more: int) -> None:
+def check_credits(account: SimulatedAccount, *, current: int, more: int) -> None:
     most = account.limits.daily_credits
     if current + more > most:
         raise _refused(
@@ -59,22 +59,24 @@ def check_credits(account: Account, *, current: int, more: int) -> None:
         )
 
 
-def check_balance(payer: Account, *, owed: int, more: int) -> None:
+def check_balance(payer: SimulatedAccount, *, owed: int, more: int) -> None:
     if payer.balance - owed < more:
         raise _refused("balance", "You do not have enough credits to schedule this measurement.")
 
 
-class Day:
+class DailyUsage:
     """The usage of an account in the past 24 hours. Ended measurements are added up once, not at each order."""
 
     def __init__(self) -> None:
-        self._open: dict[int, Measurement] = {}
-        self._inside: list[tuple[int, int, Measurement]] = []  # a heap by start: ended, and wholly in the window
-        self._leaving: list[Measurement] = []
+        self._open: dict[int, SimulatedMeasurement] = {}
+        self._inside: list[
+            tuple[int, int, SimulatedMeasurement]
+        ] = []  # a heap by start: ended, and wholly in the window
+        self._leaving: list[SimulatedMeasurement] = []
         self._results = 0
         self._credits = 0
 
-    def add(self, measurement: Measurement) -> None:
+    def add(self, measurement: SimulatedMeasurement) -> None:
         self._open[measurement.id] = measurement
 
     def totals(self, now_ms: int) -> tuple[int, int]:
@@ -102,11 +104,11 @@ class Day:
             self._leaving.append(one)
         self._leaving = [one for one in self._leaving if (one.finish_ms or 0) > begin_ms]
 
-    def _sum(self, ended: Measurement, sign: int, now_ms: int) -> None:
+    def _sum(self, ended: SimulatedMeasurement, sign: int, now_ms: int) -> None:
         count = sign * ended.results_until(now_ms)
         self._results += count
         self._credits += count * ended.price
 
 
-def _refused(reason: str, detail: str, where: str = "") -> Refused:
-    return Refused(400, problems=[Problem(where, detail)], reason=reason)
+def _refused(reason: str, detail: str, where: str = "") -> ErrorAnswer:
+    return ErrorAnswer(400, problems=[ErrorLine(where, detail)], reason=reason)

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from paceline.simulators.ripe_atlas.measurements import Measurement, address_of
+from paceline.simulators.ripe_atlas.measurements import SimulatedMeasurement, address_of
 from paceline.simulators.ripe_atlas.probes import Probe
 
 FIRMWARE = 5_080
@@ -36,7 +36,13 @@ pOrGwEN/46wG/AIgNh1e+y8zeHTcOkD+CyH2xROKzuZZBYTOqb3pIsOrlxo=
 
 
 def results_of(
-    measurement: Measurement, probes: dict[int, Probe], *, seed: int, from_ms: int, until_ms: int, only: set[int] | None
+    measurement: SimulatedMeasurement,
+    probes: dict[int, Probe],
+    *,
+    seed: int,
+    from_ms: int,
+    until_ms: int,
+    only: set[int] | None,
 ) -> Iterator[dict[str, Any]]:
     """Yield the results from ``from_ms`` to ``until_ms``, both included, oldest round first."""
     finish_ms = measurement.finish_ms
@@ -54,7 +60,7 @@ def results_of(
 
 
 def latest_of(
-    measurement: Measurement,
+    measurement: SimulatedMeasurement,
     probes: dict[int, Probe],
     *,
     seed: int,
@@ -73,7 +79,7 @@ def latest_of(
     return [result for probe in sorted(by_probe) for result in by_probe[probe][-versions:]]
 
 
-def _result(measurement: Measurement, probe: Probe, at_s: int, chance: random.Random) -> dict[str, Any]:
+def _result(measurement: SimulatedMeasurement, probe: Probe, at_s: int, chance: random.Random) -> dict[str, Any]:
     af = measurement.definition["af"]
     source = probe.address_v4 if af == 4 else probe.address_v6
     common = {

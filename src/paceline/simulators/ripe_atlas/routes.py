@@ -9,44 +9,52 @@ from typing import Any, NamedTuple
 import msgspec
 
 from paceline.simulators.ripe_atlas import accounts, listing
-from paceline.simulators.ripe_atlas.accounts import Key
+from paceline.simulators.ripe_atlas.accounts import SimulatedKey
 from paceline.simulators.ripe_atlas.books import credits_document
-from paceline.simulators.ripe_atlas.measurements import API, STOPPED, Measurement, document_of
-from paceline.simulators.ripe_atlas.messages import TEXT, Answer, Problem, Refused, Request, json_answer, not_found
+from paceline.simulators.ripe_atlas.measurements import API, STOPPED, SimulatedMeasurement, document_of
+from paceline.simulators.ripe_atlas.messages import (
+    TEXT,
+    AtlasAnswer,
+    AtlasRequest,
+    ErrorAnswer,
+    ErrorLine,
+    json_answer,
+    not_found,
+)
 from paceline.simulators.ripe_atlas.results import latest_of, results_of
 from paceline.simulators.ripe_atlas.validation import field_problem, parse_order, time_ms
 from paceline.simulators.ripe_atlas.world import World
 
 EDITABLE = ("description", "is_public", "tags")
-NO_CONTENT = Answer(204, headers=())
+NO_CONTENT = AtlasAnswer(204, headers=())
 FOREVER_MS = 2**53
 
 
-class Call(NamedTuple):
+class SimulatorCall(NamedTuple):
     """A request with its key and the parts of its path, at one instant."""
 
     world: World
-    request: Request
-    key: Key | None
+    request: AtlasRequest
+    key: SimulatedKey | None
     now_ms: int
     part: str = ""
     rest: str = ""
 
-    def require(self, permission: str, target: int | str | None = None) -> Key:
+    def require(self, permission: str, target: int | str | None = None) -> SimulatedKey:
         return self.world.registry.require(self.key, permission, target)
 
 
-def answer(world: World, request: Request) -> Answer:
+def answer(world: World, request: AtlasRequest) -> AtlasAnswer:
     """Answer one request; no other is served at the same time."""
     with world.lock:
         try:
             now_ms = world.now_ms()
             return _dispatch(world, request, now_ms)
-        except Refused as refused:
+        except ErrorAnswer as refused:
             return refused.answer()
 
 
-def _dispatch(world: World, request: Request, now_ms: int) -> Answer:
+def _dispatch(world: World, request: AtlasRequest, now_ms: int) -> AtlasAnswer:
     path = request.path.removesuffix("/")
     methods: list[str] = []
     for method, pattern, handle in ROUTES:
@@ -54,14 +62,14 @@ def _dispatch(world: World, request: Request, now_ms: int) -> Answer:
         if match and method == request.method:
             key = world.registry.key_of(request, now_ms)
             parts = [*match.groups(), "", ""]
-            return handle(Call(world, request, key, now_ms, parts[0], parts[1]))
+            return handle(SimulatorCall(world, request, key, now_ms, parts[0], parts[1]))
         methods += [method] if match else []
     if methods:
-        raise Refused(405, f'Method "{request.method}" not allowed.')
+        raise ErrorAnswer(405, f'Method "{request.method}" not allowed.')
     raise not_found()
 
 
-def _create(call: Call) -> Answer:
+def _create(call: SimulatorCall) -> AtlasAnswer:
     key = call.require(accounts.CREATE)
     only_type = "" if call.part == "my" else call.part
     order = parse_order(call.request.document(), only_type=only_type, now_ms=call.now_ms)
@@ -69,16 +77,16 @@ def _create(call: Call) -> Answer:
     return json_answer({"measurements": [one.id for one in made]}, 201)
 
 
-def _list_mine(call: Call) -> Answer:
+def _list_mine(call: SimulatorCall) -> AtlasAnswer:
     key = call.require(accounts.LIST)
     return _listed(call, lambda one: one.account == key.account)
 
 
-def _list_all(call: Call) -> Answer:
+def _list_all(call: SimulatorCall) -> AtlasAnswer:
     return _listed(call, lambda one: _visible(one, call) and (not call.part or one.type == call.part))
 
 
-def _listed(call: Call, shown: Callable[[Measurement], bool]) -> Answer:
+def _listed(call: SimulatorCall, shown: Callable[[SimulatedMeasurement], bool]) -> AtlasAnswer:
     """Answer from the search index, which lags a little behind the truth."""
     world, at_ms = call.world, call.now_ms - call.world.model.index_lag_ms
     page = listing.page_of(call.request)
@@ -92,34 +100,34 @@ def _listed(call: Call, shown: Callable[[Measurement], bool]) -> Answer:
     return json_answer(listing.paged(found, call.request, page, lambda one: _document(one, call, at_ms)))
 
 
-def _show(call: Call) -> Answer:
+def _show(call: SimulatorCall) -> AtlasAnswer:
     return json_answer(listing.cut(_document(_found(call), call, call.now_ms), call.request))
 
 
-def _stop(call: Call) -> Answer:
+def _stop(call: SimulatorCall) -> AtlasAnswer:
     _own(call, accounts.STOP).end(STOPPED, call.now_ms)
     return NO_CONTENT
 
 
-def _edit(call: Call) -> Answer:
+def _edit(call: SimulatorCall) -> AtlasAnswer:
     measurement = _own(call, accounts.UPDATE)
     changes = call.request.document()
     if not isinstance(changes, dict):
-        raise Refused(400, problems=[Problem("", "Invalid data. Expected a dictionary.")])
-    problems = [Problem(f"/{name}", "This field cannot be changed.") for name in changes if name not in EDITABLE]
+        raise ErrorAnswer(400, problems=[ErrorLine("", "Invalid data. Expected a dictionary.")])
+    problems = [ErrorLine(f"/{name}", "This field cannot be changed.") for name in changes if name not in EDITABLE]
     problems += [
-        Problem(f"/{name}", detail)
+        ErrorLine(f"/{name}", detail)
         for name, value in changes.items()
         if (detail := field_problem(name, value, measurement.type))
     ]
     if problems:
-        raise Refused(400, problems=problems)
+        raise ErrorAnswer(400, problems=problems)
     measurement.definition = measurement.definition | changes
     measurement.tags = list(changes.get("tags", measurement.tags))
     return _show(call)
 
 
-def _results(call: Call) -> Answer:
+def _results(call: SimulatorCall) -> AtlasAnswer:
     measurement = _readable(call)
     from_ms = _instant(call, "start", 0)
     until_ms = min(call.now_ms, _instant(call, "stop", FOREVER_MS))
@@ -134,10 +142,10 @@ def _results(call: Call) -> Answer:
     return _sent(call, found)
 
 
-def _latest(call: Call) -> Answer:
+def _latest(call: SimulatorCall) -> AtlasAnswer:
     versions = call.request.query.get("versions", "1")
     if not (versions.isascii() and versions.isdigit() and 1 <= int(versions[:3]) <= 10):
-        raise Refused(400, problems=[Problem("versions", "From 1 to 10.", "parameter")])
+        raise ErrorAnswer(400, problems=[ErrorLine("versions", "From 1 to 10.", "parameter")])
     found = latest_of(
         _readable(call),
         call.world.population.probes,
@@ -149,45 +157,45 @@ def _latest(call: Call) -> Answer:
     return _sent(call, iter(found))
 
 
-def _sent(call: Call, found: Iterator[dict[str, Any]]) -> Answer:
+def _sent(call: SimulatorCall, found: Iterator[dict[str, Any]]) -> AtlasAnswer:
     if call.request.query.get("format") == "txt":
-        return Answer(200, b"".join(msgspec.json.encode(one) + b"\n" for one in found), TEXT)
+        return AtlasAnswer(200, b"".join(msgspec.json.encode(one) + b"\n" for one in found), TEXT)
     return json_answer(list(found))
 
 
-def _instant(call: Call, name: str, default_ms: int) -> int:
+def _instant(call: SimulatorCall, name: str, default_ms: int) -> int:
     text = call.request.query.get(name)
     if text is None:
         return default_ms
     try:
         found = time_ms(int(text) if text.isascii() and text.isdigit() else text)
     except ValueError:
-        raise Refused(400, problems=[Problem(name, "Datetime has wrong format.", "parameter")]) from None
+        raise ErrorAnswer(400, problems=[ErrorLine(name, "Datetime has wrong format.", "parameter")]) from None
     return default_ms if found is None else found
 
 
-def _probe_ids(call: Call) -> set[int] | None:
+def _probe_ids(call: SimulatorCall) -> set[int] | None:
     text = call.request.query.get("probe_ids")
     if not text:
         return None
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() for part in parts):
-        raise Refused(400, problems=[Problem("probe_ids", "A valid integer is required.", "parameter")])
+        raise ErrorAnswer(400, problems=[ErrorLine("probe_ids", "A valid integer is required.", "parameter")])
     return {int(part) for part in parts}
 
 
-def _add_tag(call: Call) -> Answer:
+def _add_tag(call: SimulatorCall) -> AtlasAnswer:
     measurement = _own(call, accounts.UPDATE)
     body = call.request.document()
     tag = body.get("tag") if isinstance(body, dict) else None
     if tag is None or (detail := field_problem("tags", [tag])):
-        raise Refused(400, problems=[Problem("/tag", "This field is required." if tag is None else detail)])
+        raise ErrorAnswer(400, problems=[ErrorLine("/tag", "This field is required." if tag is None else detail)])
     if tag not in measurement.tags:
         measurement.tags.append(tag)
     return json_answer({"tag": tag}, 201)
 
 
-def _remove_tag(call: Call) -> Answer:
+def _remove_tag(call: SimulatorCall) -> AtlasAnswer:
     measurement = _own(call, accounts.UPDATE)
     if call.rest not in measurement.tags:
         raise not_found()
@@ -195,7 +203,7 @@ def _remove_tag(call: Call) -> Answer:
     return NO_CONTENT
 
 
-def _show_group(call: Call) -> Answer:
+def _show_group(call: SimulatorCall) -> AtlasAnswer:
     members = [one for one in _members(call) if _visible(one, call)]
     if not members:
         raise not_found()
@@ -208,7 +216,7 @@ def _show_group(call: Call) -> Answer:
     return json_answer(document)
 
 
-def _stop_group(call: Call) -> Answer:
+def _stop_group(call: SimulatorCall) -> AtlasAnswer:
     key = call.require(accounts.STOP)
     members = [one for one in _members(call) if one.account == key.account]
     if not members:
@@ -218,11 +226,11 @@ def _stop_group(call: Call) -> Answer:
     return NO_CONTENT
 
 
-def _members(call: Call) -> list[Measurement]:
+def _members(call: SimulatorCall) -> list[SimulatedMeasurement]:
     return [one for one in call.world.measurements.values() if one.group_id == int(call.part)]
 
 
-def _credits(call: Call) -> Answer:
+def _credits(call: SimulatorCall) -> AtlasAnswer:
     key = call.require(accounts.CREDITS)
     world = call.world
     account = world.registry.accounts[key.account]
@@ -232,20 +240,20 @@ def _credits(call: Call) -> Answer:
     return json_answer(document)
 
 
-def _transactions(call: Call) -> Answer:
+def _transactions(call: SimulatorCall) -> AtlasAnswer:
     key = call.require(accounts.CREDITS)
     charges = call.world.books.charges.get(key.account, ())
     rows = [{"date": one.at_ms // 1_000, "type": "measurement", "amount": -one.credits} for one in charges]
     return json_answer(_envelope(rows[::-1] if call.part == "transactions" else []))
 
 
-def _list_keys(call: Call) -> Answer:
+def _list_keys(call: SimulatorCall) -> AtlasAnswer:
     own = call.require(accounts.LIST_KEYS)
     keys = [one for one in call.world.registry.keys.values() if one.account == own.account]
     return json_answer(_envelope([_key_document(one, call) for one in keys]))
 
 
-def _show_key(call: Call) -> Answer:
+def _show_key(call: SimulatorCall) -> AtlasAnswer:
     own = call.require(accounts.GET_KEY, call.part)
     key = call.world.registry.keys.get(call.part)
     if key is None or key.account != own.account:
@@ -253,14 +261,14 @@ def _show_key(call: Call) -> Answer:
     return json_answer(_key_document(key, call))
 
 
-def _permissions(call: Call) -> Answer:
+def _permissions(call: SimulatorCall) -> AtlasAnswer:
     if call.key is None:
         call.require(accounts.LIST_KEYS)
     rows = [{"permission": name, "description": text} for name, text in accounts.PERMISSIONS.items()]
     return json_answer(_envelope(rows))
 
 
-def _key_document(key: Key, call: Call) -> dict[str, Any]:
+def _key_document(key: SimulatedKey, call: SimulatorCall) -> dict[str, Any]:
     grants = [
         {"permission": one.permission, "target": None if one.target is None else {"type": "key", "id": one.target}}
         for one in key.grants
@@ -278,7 +286,7 @@ def _key_document(key: Key, call: Call) -> dict[str, Any]:
     }
 
 
-def _list_probes(call: Call) -> Answer:
+def _list_probes(call: SimulatorCall) -> AtlasAnswer:
     probes = call.world.population.probes
     ids = listing.wanted_ids(call.request)
     page = listing.page_of(call.request)
@@ -291,13 +299,13 @@ def _list_probes(call: Call) -> Answer:
     return json_answer(_envelope(shown) | {"count": len(those), "next": following})
 
 
-def _show_probe(call: Call) -> Answer:
+def _show_probe(call: SimulatorCall) -> AtlasAnswer:
     if int(call.part) not in call.world.population.probes:
         raise not_found()
     return json_answer(_probe_document(int(call.part), call))
 
 
-def _probe_document(probe_id: int, call: Call) -> dict[str, Any]:
+def _probe_document(probe_id: int, call: SimulatorCall) -> dict[str, Any]:
     probe = call.world.population.probes[probe_id]
     return {
         "id": probe.id,
@@ -319,11 +327,11 @@ def _envelope(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {"count": len(rows), "next": None, "previous": None, "results": rows}
 
 
-def _visible(measurement: Measurement, call: Call) -> bool:
+def _visible(measurement: SimulatedMeasurement, call: SimulatorCall) -> bool:
     return measurement.is_public or (call.key is not None and call.key.account == measurement.account)
 
 
-def _found(call: Call) -> Measurement:
+def _found(call: SimulatorCall) -> SimulatedMeasurement:
     """Return the measurement of the path. A private measurement of another account counts as not found."""
     measurement = call.world.measurements.get(int(call.part))
     if measurement is None or not _visible(measurement, call):
@@ -331,22 +339,22 @@ def _found(call: Call) -> Measurement:
     return measurement
 
 
-def _own(call: Call, permission: str) -> Measurement:
+def _own(call: SimulatorCall, permission: str) -> SimulatedMeasurement:
     key = call.require(permission, int(call.part))
     measurement = _found(call)
     if measurement.account != key.account:
-        raise Refused(403, "You do not have permission to perform this action.", code=104)
+        raise ErrorAnswer(403, "You do not have permission to perform this action.", code=104)
     return measurement
 
 
-def _readable(call: Call) -> Measurement:
+def _readable(call: SimulatorCall) -> SimulatedMeasurement:
     measurement = _found(call)
     if not measurement.is_public:
         call.require(accounts.NON_PUBLIC, measurement.id)
     return measurement
 
 
-def _document(measurement: Measurement, call: Call, at_ms: int) -> dict[str, Any]:
+def _document(measurement: SimulatedMeasurement, call: SimulatorCall, at_ms: int) -> dict[str, Any]:
     price = call.world.shown_price(measurement)
     document = document_of(measurement, at_ms=at_ms, request=call.request, shown_price=price)
     query = call.request.query
@@ -359,7 +367,7 @@ def _document(measurement: Measurement, call: Call, at_ms: int) -> dict[str, Any
     return document
 
 
-Handler = Callable[[Call], Answer]
+Handler = Callable[[SimulatorCall], AtlasAnswer]
 _ID = r"(\d{1,15})"
 _TYPE = "(ping|traceroute|dns|sslcert|ntp|http|wifi)"
 

@@ -11,12 +11,18 @@ from typing import Any, Self
 from paceline.simulators import http
 from paceline.simulators.http import ModelHttpServer
 from paceline.simulators.ripe_atlas import routes
-from paceline.simulators.ripe_atlas.accounts import POOL_PERMISSIONS, Account, Grant, Key, Limits
+from paceline.simulators.ripe_atlas.accounts import (
+    POOL_PERMISSIONS,
+    Limits,
+    SimulatedAccount,
+    SimulatedGrant,
+    SimulatedKey,
+)
 from paceline.simulators.ripe_atlas.audit import audit
 from paceline.simulators.ripe_atlas.clock import SimulatorClock
 from paceline.simulators.ripe_atlas.control import PREFIX, Control
 from paceline.simulators.ripe_atlas.faults import BEFORE, Fault, Faults, answer_after, answer_before
-from paceline.simulators.ripe_atlas.messages import Answer, Request
+from paceline.simulators.ripe_atlas.messages import AtlasAnswer, AtlasRequest
 from paceline.simulators.ripe_atlas.model import Model
 from paceline.simulators.ripe_atlas.world import World
 
@@ -43,7 +49,7 @@ class AtlasSimulator:
         self.clock = clock or SimulatorClock()
         self.world = World(self.model, self.clock)
         self.faults = Faults(self.model.seed)
-        self.latest: deque[tuple[Request, int]] = deque(maxlen=REQUESTS_LOGGED_MAX)
+        self.latest: deque[tuple[AtlasRequest, int]] = deque(maxlen=REQUESTS_LOGGED_MAX)
         self.defects: list[str] = []
         self._counts: Counter[str] = Counter()
         self._counting = threading.Lock()
@@ -54,10 +60,12 @@ class AtlasSimulator:
     def add_account(self, name: str, *, keys: int = 1, limits: Limits | None = None, **more: Any) -> list[str]:
         """Add an account with keys that have the permissions of a pool. Return the keys."""
         with self.world.lock:
-            self.world.registry.add_account(Account(name, limits or Limits(), **more))
+            self.world.registry.add_account(SimulatedAccount(name, limits or Limits(), **more))
         return [self.add_key(name).uuid for _ in range(keys)]
 
-    def add_key(self, account: str, *, grants: tuple[Grant | str, ...] = POOL_PERMISSIONS, secret: str = "") -> Key:
+    def add_key(
+        self, account: str, *, grants: tuple[SimulatedGrant | str, ...] = POOL_PERMISSIONS, secret: str = ""
+    ) -> SimulatedKey:
         with self.world.lock:
             now_ms = self.clock.now_ms()
             return self.world.registry.add_key(account, now_ms=now_ms, grants=grants, secret=secret)
@@ -68,7 +76,7 @@ class AtlasSimulator:
     def audit(self, *, marker: str = "") -> dict[str, Any]:
         return audit(self.world, marker=marker) | {"requests": dict(self._counts)}
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: AtlasRequest) -> AtlasAnswer:
         """Carry out a request and return its answer, whose ``cut`` and ``delay_ms`` are left to the caller."""
         if request.path.startswith(PREFIX):
             return self._control.answer(request)
@@ -121,11 +129,11 @@ class _Served:
     def __init__(self, simulator: AtlasSimulator) -> None:
         self._simulator = simulator
 
-    def answer(self, request: http.Request) -> http.Answer:
+    def answer(self, request: http.ModelRequest) -> http.ModelAnswer:
         simulator = self._simulator
         host = next((value for name, value in request.headers.items() if name.lower() == "host"), "")
         base_url = f"{simulator.base_url.partition(':')[0]}://{host}" if host else simulator.base_url
-        asked = Request.of(
+        asked = AtlasRequest.of(
             request.method, request.target, headers=request.headers, body=request.body, base_url=base_url
         )
         try:
@@ -133,8 +141,8 @@ class _Served:
         except Exception:  # noqa: BLE001  a defect of the simulator is kept, and shown
             simulator.defects.append(traceback.format_exc())
             traceback.print_exc()
-            return http.Answer(cut="all")
-        return http.Answer(given.status, given.body, given.headers, given.delay_ms, cut=given.cut)
+            return http.ModelAnswer(cut="all")
+        return http.ModelAnswer(given.status, given.body, given.headers, given.delay_ms, cut=given.cut)
 
 
 def _shape(path: str) -> str:

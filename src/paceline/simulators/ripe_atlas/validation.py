@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from paceline.simulators.ripe_atlas.messages import Problem, Refused
+from paceline.simulators.ripe_atlas.messages import ErrorAnswer, ErrorLine
 
 REQUIRED = "This field is required."
 DEFINITIONS_MAX = 100
@@ -45,7 +45,7 @@ class OneOf(NamedTuple):
         return "" if known else f'"{value}" is not a valid choice.'
 
 
-class Flag(NamedTuple):
+class TrueOrFalse(NamedTuple):
     def problem(self, value: Any) -> str:
         return "" if isinstance(value, bool) else "Must be a valid boolean."
 
@@ -71,8 +71,8 @@ class Tags(NamedTuple):
         return "" if good else "Text contains disallowed characters"
 
 
-Rule = Whole | OneOf | Flag | Text | Tags
-FLAG, TEXT, PORT = Flag(), Text(), Whole(1, 65_535)
+Rule = Whole | OneOf | TrueOrFalse | Text | Tags
+FLAG, TEXT, PORT = TrueOrFalse(), Text(), Whole(1, 65_535)
 COMMON: dict[str, Rule] = {
     "type": OneOf(("ping", "traceroute", "dns", "sslcert", "ntp", "http", "wifi")),
     "description": TEXT,
@@ -153,7 +153,7 @@ REQUIRED_FIELDS = {
 }
 
 
-class Order(NamedTuple):
+class MeasurementOrder(NamedTuple):
     """A well-formed request. Times in ms; ``stop_ms`` None means without end."""
 
     definitions: list[dict[str, Any]]
@@ -164,19 +164,19 @@ class Order(NamedTuple):
     bill_to: str
 
 
-def parse_order(document: Any, *, only_type: str, now_ms: int) -> Order:
+def parse_order(document: Any, *, only_type: str, now_ms: int) -> MeasurementOrder:
     """Return the parsed request. Refuses it with every wrong field named."""
     if not isinstance(document, dict):
-        raise Refused(400, problems=[Problem("", "Invalid data. Expected a dictionary.")])
+        raise ErrorAnswer(400, problems=[ErrorLine("", "Invalid data. Expected a dictionary.")])
     problems = [*_list_problems(document), *_time_problems(document, now_ms)]
     for index, definition in enumerate(_items(document, "definitions")):
         problems += _definition_problems(definition, f"/definitions/{index}", only_type)
     for index, spec in enumerate(_items(document, "probes")):
         problems += _probe_problems(spec, f"/probes/{index}")
     if problems:
-        raise Refused(400, "There were problems with your request" if len(problems) > 1 else "", problems=problems)
+        raise ErrorAnswer(400, "There were problems with your request" if len(problems) > 1 else "", problems=problems)
     definitions = [{k: v for k, v in one.items() if v is not None} for one in document["definitions"]]
-    return Order(
+    return MeasurementOrder(
         definitions=definitions,
         probes=document["probes"],
         is_oneoff=bool(document.get("is_oneoff") or any(one.get("is_oneoff") for one in definitions)),
@@ -210,87 +210,87 @@ def _items(document: dict[str, Any], name: str) -> list[Any]:
     return value[:DEFINITIONS_MAX] if isinstance(value, list) else []
 
 
-def _list_problems(document: dict[str, Any]) -> Iterator[Problem]:
+def _list_problems(document: dict[str, Any]) -> Iterator[ErrorLine]:
     for name in ("definitions", "probes"):
         value = document.get(name)
         if value is None:
-            yield Problem(f"/{name}", REQUIRED)
+            yield ErrorLine(f"/{name}", REQUIRED)
         elif not isinstance(value, list):
-            yield Problem(f"/{name}", "Expected a list of items.")
+            yield ErrorLine(f"/{name}", "Expected a list of items.")
         elif not value:
-            yield Problem(f"/{name}", "This list may not be empty.")
+            yield ErrorLine(f"/{name}", "This list may not be empty.")
         elif len(value) > DEFINITIONS_MAX:
-            yield Problem(f"/{name}", f"Ensure this field has no more than {DEFINITIONS_MAX} elements.")
+            yield ErrorLine(f"/{name}", f"Ensure this field has no more than {DEFINITIONS_MAX} elements.")
 
 
-def _time_problems(document: dict[str, Any], now_ms: int) -> Iterator[Problem]:
+def _time_problems(document: dict[str, Any], now_ms: int) -> Iterator[ErrorLine]:
     times: dict[str, int | None] = {}
     for name in ("start_time", "stop_time"):
         try:
             times[name] = time_ms(document.get(name))
         except (ValueError, OverflowError):
-            yield Problem(f"/{name}", "Datetime has wrong format.")
+            yield ErrorLine(f"/{name}", "Datetime has wrong format.")
             return
     start_ms, stop_ms = times["start_time"], times["stop_time"]
     if start_ms is not None and start_ms < now_ms - 60_000:
-        yield Problem("/start_time", "Start time must be in the future.")
+        yield ErrorLine("/start_time", "Start time must be in the future.")
     if stop_ms is not None and stop_ms <= (now_ms if start_ms is None else start_ms):
-        yield Problem("/stop_time", "Stop time must be after the start time.")
+        yield ErrorLine("/stop_time", "Stop time must be after the start time.")
 
 
-def _definition_problems(definition: Any, where: str, only_type: str) -> Iterator[Problem]:
+def _definition_problems(definition: Any, where: str, only_type: str) -> Iterator[ErrorLine]:
     if not isinstance(definition, dict):
-        yield Problem(where, "Invalid data. Expected a dictionary.")
+        yield ErrorLine(where, "Invalid data. Expected a dictionary.")
         return
     given = {name: value for name, value in definition.items() if value is not None}
     type_ = str(given.get("type", ""))
     if only_type and type_ != only_type:
-        yield Problem(f"{where}/type", f'"{type_}" is not a valid choice.')
+        yield ErrorLine(f"{where}/type", f'"{type_}" is not a valid choice.')
         return
     if type_ == "wifi":
-        yield Problem(f"{where}/type", "You are not permitted to create measurements of this type.")
+        yield ErrorLine(f"{where}/type", "You are not permitted to create measurements of this type.")
         return
     needed = ("type", "description", "af", *REQUIRED_FIELDS.get(type_, ("target",)))
-    yield from (Problem(f"{where}/{name}", REQUIRED) for name in needed if name not in given)
+    yield from (ErrorLine(f"{where}/{name}", REQUIRED) for name in needed if name not in given)
     if type_ == "dns" and "target" not in given and not given.get("use_probe_resolver"):
-        yield Problem(f"{where}/target", REQUIRED)
+        yield ErrorLine(f"{where}/target", REQUIRED)
     for name, value in given.items():
         if detail := field_problem(name, value, type_):
-            yield Problem(f"{where}/{name}", detail)
+            yield ErrorLine(f"{where}/{name}", detail)
     if isinstance(given.get("target"), str) and given.get("af") in (4, 6):
         yield from _target_problems(given, where)
 
 
-def _target_problems(given: dict[str, Any], where: str) -> Iterator[Problem]:
+def _target_problems(given: dict[str, Any], where: str) -> Iterator[ErrorLine]:
     target = given["target"]
     try:
         if ipaddress.ip_address(target).version != given["af"]:
-            yield Problem(f"{where}/target", "The target's address family does not match the requested one.")
+            yield ErrorLine(f"{where}/target", "The target's address family does not match the requested one.")
     except ValueError:
         asked = not given.get("resolve_on_probe") and not given.get("skip_dns_check")
         if asked and (target.endswith(UNRESOLVABLE) or "." not in target):
-            yield Problem(f"{where}/target", "This target cannot be resolved")
+            yield ErrorLine(f"{where}/target", "This target cannot be resolved")
 
 
-def _probe_problems(spec: Any, where: str) -> Iterator[Problem]:
+def _probe_problems(spec: Any, where: str) -> Iterator[ErrorLine]:
     if not isinstance(spec, dict):
-        yield Problem(where, "Invalid data. Expected a dictionary.")
+        yield ErrorLine(where, "Invalid data. Expected a dictionary.")
         return
-    yield from (Problem(f"{where}/{name}", REQUIRED) for name in ("requested", "type", "value") if name not in spec)
+    yield from (ErrorLine(f"{where}/{name}", REQUIRED) for name in ("requested", "type", "value") if name not in spec)
     requested, value = spec.get("requested", 1), spec.get("value", "")
     if detail := Whole(-1, 10_000_000).problem(requested):
-        yield Problem(f"{where}/requested", detail)
+        yield ErrorLine(f"{where}/requested", detail)
     elif requested == 0:
-        yield Problem(f"{where}/requested", "Ensure this value is greater than or equal to 1.")
+        yield ErrorLine(f"{where}/requested", "Ensure this value is greater than or equal to 1.")
     if "type" in spec and (detail := OneOf(PROBE_TYPES).problem(spec["type"])):
-        yield Problem(f"{where}/type", detail)
+        yield ErrorLine(f"{where}/type", detail)
     if isinstance(value, bool) or not isinstance(value, str | int):
-        yield Problem(f"{where}/value", "Not a valid string.")
+        yield ErrorLine(f"{where}/value", "Not a valid string.")
     elif spec.get("type") == "area" and value not in AREAS:
-        yield Problem(f"{where}/value", f'"{value}" is not a valid choice.')
+        yield ErrorLine(f"{where}/value", f'"{value}" is not a valid choice.')
     tags = spec.get("tags")
     if tags is not None and not (isinstance(tags, dict) and _are_tag_lists(tags)):
-        yield Problem(f"{where}/tags", "Expected the lists include and exclude.")
+        yield ErrorLine(f"{where}/tags", "Expected the lists include and exclude.")
 
 
 def _are_tag_lists(tags: dict[str, Any]) -> bool:

@@ -11,15 +11,22 @@ from typing import Any
 import msgspec
 
 from paceline.simulators.ripe_atlas import quotas
-from paceline.simulators.ripe_atlas.accounts import Account, Key, Registry
-from paceline.simulators.ripe_atlas.books import Books
+from paceline.simulators.ripe_atlas.accounts import Registry, SimulatedAccount, SimulatedKey
+from paceline.simulators.ripe_atlas.books import ChargeBook
 from paceline.simulators.ripe_atlas.clock import SimulatorClock
-from paceline.simulators.ripe_atlas.measurements import FAILED, NO_PROBES, STATUS_NAMES, Delivery, Measurement, Status
-from paceline.simulators.ripe_atlas.messages import Problem, Refused
+from paceline.simulators.ripe_atlas.measurements import (
+    FAILED,
+    NO_PROBES,
+    STATUS_NAMES,
+    ProbeDelivery,
+    SimulatedMeasurement,
+    StatusSince,
+)
+from paceline.simulators.ripe_atlas.messages import ErrorAnswer, ErrorLine
 from paceline.simulators.ripe_atlas.model import Model
 from paceline.simulators.ripe_atlas.prices import result_price, unit_price
 from paceline.simulators.ripe_atlas.probes import Choice, Chosen, population, take
-from paceline.simulators.ripe_atlas.validation import DEFAULT_INTERVALS_S, Order
+from paceline.simulators.ripe_atlas.validation import DEFAULT_INTERVALS_S, MeasurementOrder
 
 FATES_MAX = 1_000
 
@@ -44,17 +51,17 @@ class World:
         self.clock = clock
         self.lock = threading.RLock()
         self.registry = Registry(model)
-        self.books = Books(model.charge_every_ms, clock.now_ms(), self.registry.accounts)
+        self.books = ChargeBook(model.charge_every_ms, clock.now_ms(), self.registry.accounts)
         self.population = population(model.seed, model.probes)
-        self.measurements: dict[int, Measurement] = {}
+        self.measurements: dict[int, SimulatedMeasurement] = {}
         self.others: Counter[str] = Counter()
         self.fates: list[Fate] = []
         self.refusals: dict[str, Counter[str]] = {}
         self.peaks: dict[str, dict[str, int]] = {}
         self.posts = 0
-        self._running: dict[str, dict[int, Measurement]] = {}
-        self._days: dict[str, quotas.Day] = {}
-        self._at_target: dict[str, dict[int, Measurement]] = {}
+        self._running: dict[str, dict[int, SimulatedMeasurement]] = {}
+        self._days: dict[str, quotas.DailyUsage] = {}
+        self._at_target: dict[str, dict[int, SimulatedMeasurement]] = {}
 
     def now_ms(self) -> int:
         """Return the time, after charging everything that was due by then."""
@@ -62,7 +69,7 @@ class World:
         self.books.charge_until(now_ms)
         return now_ms
 
-    def create(self, order: Order, key: Key, now_ms: int) -> list[Measurement]:
+    def create(self, order: MeasurementOrder, key: SimulatedKey, now_ms: int) -> list[SimulatedMeasurement]:
         """Create all measurements of the order, or refuse it as a whole."""
         account = self.registry.accounts[key.account]
         try:
@@ -70,7 +77,7 @@ class World:
             new = self._made(order, key, payer, now_ms)
             self._check_types(new, account)
             self._check_room(new, account, payer, now_ms)
-        except Refused as refused:
+        except ErrorAnswer as refused:
             self.refusals.setdefault(account.name, Counter())[refused.reason] += 1
             raise
         self.posts += 1
@@ -79,46 +86,48 @@ class World:
         self._note_peak(account.name, "concurrent", len(self.running_of(account.name, now_ms)))
         return new
 
-    def running_of(self, account: str, now_ms: int) -> dict[int, Measurement]:
+    def running_of(self, account: str, now_ms: int) -> dict[int, SimulatedMeasurement]:
         return _pruned(self._running.setdefault(account, {}), now_ms)
 
-    def force(self, measurement: Measurement, status: int, now_ms: int) -> None:
+    def force(self, measurement: SimulatedMeasurement, status: int, now_ms: int) -> None:
         """Give the measurement this status from now on, as a script asks."""
         if status not in STATUS_NAMES:
             raise ValueError(f"There is no status {status}.")
-        measurement.ended = Status(status, now_ms)
+        measurement.ended = StatusSince(status, now_ms)
 
     def add_fate(self, fate: Fate) -> None:
         if fate.status not in STATUS_NAMES or len(self.fates) >= FATES_MAX:
             raise ValueError(f"There is no status {fate.status}, or there are {FATES_MAX} fates already.")
         self.fates.append(fate)
 
-    def shown_price(self, measurement: Measurement) -> int:
+    def shown_price(self, measurement: SimulatedMeasurement) -> int:
         return measurement.price if self.model.one_off_factor_shown else measurement.unit
 
-    def _payer(self, order: Order, account: Account) -> Account:
+    def _payer(self, order: MeasurementOrder, account: SimulatedAccount) -> SimulatedAccount:
         if not order.bill_to or order.bill_to == account.email:
             return account
         payers = [one for one in self.registry.accounts.values() if one.email == order.bill_to]
         if not payers or account.name not in payers[0].pays_for:
-            raise Refused(400, problems=[Problem("/bill_to", "You are not permitted to bill this user.")])
+            raise ErrorAnswer(400, problems=[ErrorLine("/bill_to", "You are not permitted to bill this user.")])
         return payers[0]
 
-    def _check_types(self, new: Sequence[Measurement], account: Account) -> None:
+    def _check_types(self, new: Sequence[SimulatedMeasurement], account: SimulatedAccount) -> None:
         if any(one.type == "http" for one in new) and not account.http_allowed:
-            raise Refused(403, "You are not permitted to create HTTP measurements.", reason="http")
+            raise ErrorAnswer(403, "You are not permitted to create HTTP measurements.", reason="http")
         for one in new:
             if one.type in account.forbidden_types:
-                raise Refused(403, f"You are not permitted to create {one.type} measurements.", reason="type")
+                raise ErrorAnswer(403, f"You are not permitted to create {one.type} measurements.", reason="type")
 
-    def _check_room(self, new: Sequence[Measurement], account: Account, payer: Account, now_ms: int) -> None:
+    def _check_room(
+        self, new: Sequence[SimulatedMeasurement], account: SimulatedAccount, payer: SimulatedAccount, now_ms: int
+    ) -> None:
         quotas.check_probes(account, new)
         for target, more in Counter(one.target for one in new if one.target).items():
             there = len(_pruned(self._at_target.setdefault(target, {}), now_ms)) + self.others[target]
             quotas.check_target(target, running=there + more, cap=self.model.target_cap)
         running = len(self.running_of(account.name, now_ms))
         quotas.check_concurrent(account, running=running + len(new))
-        results, credits_ = self._days.setdefault(account.name, quotas.Day()).totals(now_ms)
+        results, credits_ = self._days.setdefault(account.name, quotas.DailyUsage()).totals(now_ms)
         more_results = sum(one.results_per_day for one in new)
         more_credits = sum(one.results_per_day * one.price for one in new)
         quotas.check_results(account, current=results, more=more_results)
@@ -127,14 +136,16 @@ class World:
         self._note_peak(account.name, "daily_results", results + more_results)
         self._note_peak(account.name, "daily_credits", credits_ + more_credits)
 
-    def _made(self, order: Order, key: Key, payer: Account, now_ms: int) -> list[Measurement]:
+    def _made(
+        self, order: MeasurementOrder, key: SimulatedKey, payer: SimulatedAccount, now_ms: int
+    ) -> list[SimulatedMeasurement]:
         first_id = self.model.first_id + len(self.measurements)
         chosen = self._chosen(order, first_id)
         group_id = first_id if len(order.definitions) > 1 else None
         made = []
         for index, definition in enumerate(order.definitions):
             timed = _Timed(order, definition, self.model, now_ms)
-            one = Measurement(
+            one = SimulatedMeasurement(
                 id=first_id + index,
                 post=self.posts + 1,
                 account=key.account,
@@ -160,7 +171,7 @@ class World:
             made.append(one)
         return made
 
-    def _chosen(self, order: Order, first_id: int) -> Chosen:
+    def _chosen(self, order: MeasurementOrder, first_id: int) -> Chosen:
         """Choose the probes. All definitions of one order run on the same probes."""
         chance = random.Random(f"{self.model.seed}/choice/{first_id}")  # noqa: S311 - a model, not a secret
         choice = Choice(self.population, af=order.definitions[0]["af"], of_measurement=self._probes_of)
@@ -173,24 +184,24 @@ class World:
         one = self.measurements.get(measurement_id)
         return one.probes if one else ()
 
-    def _group(self, definition: dict[str, Any], key: Key) -> int | None:
+    def _group(self, definition: dict[str, Any], key: SimulatedKey) -> int | None:
         wanted: int | None = definition.get("group_id")
         if wanted is None:
             return None
         members = [one for one in self.measurements.values() if wanted in (one.group_id, one.id)]
         if not members or members[0].account != key.account:
-            raise Refused(400, problems=[Problem("/definitions/0/group_id", "This group does not exist.")])
+            raise ErrorAnswer(400, problems=[ErrorLine("/definitions/0/group_id", "This group does not exist.")])
         return wanted
 
     def _deliveries(
         self, measurement_id: int, definition: dict[str, Any], chosen: Chosen, timed: _Timed
-    ) -> tuple[Delivery, ...]:
+    ) -> tuple[ProbeDelivery, ...]:
         chance = random.Random(f"{self.model.seed}/deliveries/{measurement_id}")  # noqa: S311 - a model, not a secret
         slow = 0.03 if definition["type"] == "traceroute" else 0.0
-        made = [Delivery(timed.after_ms(chance, slow), probe) for probe in chosen.answering]
+        made = [ProbeDelivery(timed.after_ms(chance, slow), probe) for probe in chosen.answering]
         return tuple(sorted(made))
 
-    def _apply_fate(self, measurement: Measurement) -> None:
+    def _apply_fate(self, measurement: SimulatedMeasurement) -> None:
         fate = next((one for one in self.fates if one.fits(measurement.definition)), None)
         if fate is None:
             return
@@ -199,12 +210,12 @@ class World:
         if fate.status in (NO_PROBES, FAILED):
             measurement.take_deliveries(())
         else:
-            measurement.ended = Status(fate.status, measurement.start_ms + fate.after_ms)
+            measurement.ended = StatusSince(fate.status, measurement.start_ms + fate.after_ms)
 
-    def _keep(self, one: Measurement) -> None:
+    def _keep(self, one: SimulatedMeasurement) -> None:
         self.measurements[one.id] = one
         self._running.setdefault(one.account, {})[one.id] = one
-        self._days.setdefault(one.account, quotas.Day()).add(one)
+        self._days.setdefault(one.account, quotas.DailyUsage()).add(one)
         if one.target:
             self._at_target.setdefault(one.target, {})[one.id] = one
         self.books.add(one)
@@ -217,7 +228,7 @@ class World:
 class _Timed:
     """Start, end and interval of a measurement."""
 
-    def __init__(self, order: Order, definition: dict[str, Any], model: Model, now_ms: int) -> None:
+    def __init__(self, order: MeasurementOrder, definition: dict[str, Any], model: Model, now_ms: int) -> None:
         self.interval_s: int = definition.get("interval") or DEFAULT_INTERVALS_S[definition["type"]]
         self.start_ms = max(order.start_ms or 0, now_ms + model.start_after_ms)
         self.is_oneoff = order.is_oneoff
@@ -233,7 +244,7 @@ class _Timed:
         return run_ms if self.is_oneoff else run_ms + chance.randrange(self._spread_ms + 1)
 
 
-def _pruned(those: dict[int, Measurement], now_ms: int) -> dict[int, Measurement]:
+def _pruned(those: dict[int, SimulatedMeasurement], now_ms: int) -> dict[int, SimulatedMeasurement]:
     for one in list(those.values()):
         if not one.is_running(now_ms):
             del those[one.id]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.shells.api import LoopHealth
+from paceline.shells.api.http.context import LoopHealth
 from paceline.shells.api.http.problems import CODES
 from tests.shells.api.conftest import HTTP, OUTGOING, Client, World
 

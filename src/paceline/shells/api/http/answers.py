@@ -42,7 +42,7 @@ _ENCODED: Header = (b"content-encoding", b"gzip")
 _VARIES: Header = (b"vary", b"accept-encoding")
 
 
-class Answer(NamedTuple):
+class ApiAnswer(NamedTuple):
     status: int
     body: bytes = b""
     headers: tuple[Header, ...] = ()
@@ -60,29 +60,29 @@ class Stream(NamedTuple):
     """Threads that make the pages; None: those of ``asyncio.to_thread``."""
 
 
-def json_answer(status: int, value: Any, *headers: Header) -> Answer:
-    return Answer(status, _encode(value), (_JSON, *_GUARDED, *headers))
+def json_answer(status: int, value: Any, *headers: Header) -> ApiAnswer:
+    return ApiAnswer(status, _encode(value), (_JSON, *_GUARDED, *headers))
 
 
-def tagged_answer(value: Any, headers: Mapping[bytes, bytes]) -> Answer:
+def tagged_answer(value: Any, headers: Mapping[bytes, bytes]) -> ApiAnswer:
     """Returns JSON with an ETag of its bytes, or 304 if the client already has these bytes."""
     body = _encode(value)
     tag = b'W/"%s"' % blake2b(body, digest_size=12).hexdigest().encode()
     seen = headers.get(b"if-none-match", b"")
     if tag in [part.strip() for part in seen.split(b",")]:
         return empty_answer(304, (b"etag", tag))
-    return Answer(200, body, (_JSON, *_GUARDED, (b"etag", tag)))
+    return ApiAnswer(200, body, (_JSON, *_GUARDED, (b"etag", tag)))
 
 
-def empty_answer(status: int, *headers: Header) -> Answer:
-    return Answer(status, b"", (*_GUARDED, *headers))
+def empty_answer(status: int, *headers: Header) -> ApiAnswer:
+    return ApiAnswer(status, b"", (*_GUARDED, *headers))
 
 
-def text_answer(status: int, body: bytes, content_type: str, *, policy: str | None = None) -> Answer:
+def text_answer(status: int, body: bytes, content_type: str, *, policy: str | None = None) -> ApiAnswer:
     """Returns an answer that is not JSON. ``policy`` is the page's own content security policy."""
     guarded = [header for header in _GUARDED if policy is None or header[0] != b"content-security-policy"]
     own = [(b"content-security-policy", policy.encode())] if policy is not None else []
-    return Answer(status, body, ((b"content-type", content_type.encode()), *guarded, *own))
+    return ApiAnswer(status, body, ((b"content-type", content_type.encode()), *guarded, *own))
 
 
 def stream_answer(
@@ -95,7 +95,7 @@ def stream_answer(
     return Stream(200, pages, ((b"content-type", content_type.encode()), *_GUARDED, *headers), close, threads)
 
 
-def problem_answer(error: PacelineError, *headers: Header, close: bool = False) -> Answer:
+def problem_answer(error: PacelineError, *headers: Header, close: bool = False) -> ApiAnswer:
     """Returns the error as a problem document.
 
     ``close``: closes the connection without reading the rest of the request.
@@ -107,10 +107,10 @@ def problem_answer(error: PacelineError, *headers: Header, close: bool = False) 
         extra.append((b"www-authenticate", b'Bearer realm="paceline"'))
     if close:
         extra.append(_CLOSE)
-    return Answer(error.status, _encode(problem_of(error)), (_PROBLEM, *_GUARDED, *extra))
+    return ApiAnswer(error.status, _encode(problem_of(error)), (_PROBLEM, *_GUARDED, *extra))
 
 
-async def send_answer(answer: Answer, send: Send) -> None:
+async def send_answer(answer: ApiAnswer, send: Send) -> None:
     headers = answer.headers
     if answer.status not in (204, 304):
         headers = (*headers, (b"content-length", b"%d" % len(answer.body)))
@@ -162,7 +162,7 @@ def takes_gzip(headers: Mapping[bytes, bytes]) -> bool:
     return False
 
 
-async def compressed(answer: Answer | Stream, headers: Mapping[bytes, bytes]) -> Answer | Stream:
+async def compressed(answer: ApiAnswer | Stream, headers: Mapping[bytes, bytes]) -> ApiAnswer | Stream:
     """Returns the answer, compressed if it is large enough and the client accepts gzip."""
     if isinstance(answer, Stream):
         if not takes_gzip(headers):
@@ -176,7 +176,7 @@ async def compressed(answer: Answer | Stream, headers: Mapping[bytes, bytes]) ->
         body = gzip.compress(answer.body, GZIP_LEVEL, mtime=0)
     else:
         body = await asyncio.to_thread(gzip.compress, answer.body, GZIP_LEVEL, mtime=0)
-    return Answer(answer.status, body, (*answer.headers, _ENCODED, _VARIES))
+    return ApiAnswer(answer.status, body, (*answer.headers, _ENCODED, _VARIES))
 
 
 def _pages(pages: Iterator[bytes]) -> Iterator[bytes]:

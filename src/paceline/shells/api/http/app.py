@@ -1,4 +1,4 @@
-"""The ASGI application: calls the handler of a request and turns its result or error into an answer."""
+"""The ASGI application: finds the route of a request, checks what the route declares, and calls its handler."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 import traceback
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 import structlog
@@ -18,7 +18,7 @@ from paceline.core.users import TokenUser
 from paceline.errors import BodyTooSlow, MalformedBody, NotFound, PacelineError
 from paceline.shells.api.http import answers, auth, pages
 from paceline.shells.api.http.bodies import ClientGone, read_body
-from paceline.shells.api.http.context import ApiContext, ApiHooks, Call
+from paceline.shells.api.http.context import ApiCall, ApiContext, ApiHooks
 from paceline.shells.api.http.problems import MethodNotAllowed, internal
 from paceline.shells.api.http.route import Route
 from paceline.shells.api.openapi.documentation import documentation_routes
@@ -30,6 +30,7 @@ SLOW_S = 1.0
 """Answers that took longer are logged."""
 GONE = 499
 """Status in the metrics for a client that did not wait for its answer."""
+T = TypeVar("T")
 _NOBODY = TokenUser(id="", role="user", daily_credits=0, disabled=True, created_ms=0)
 _CONVERTED = {"{run}": "{run:path}"}
 
@@ -62,11 +63,77 @@ def build_app(system: System, hooks: ApiHooks) -> routing.Router:
     )
 
 
-class Endpoint:
+class Matched(NamedTuple, Generic[T]):
+    """What a request is for. ``name`` and ``method`` are its labels in metrics and logs: never its path or query."""
+
+    name: str
+    method: str
+    waits: bool
+    """True if slow answers are normal; they are not logged."""
+    target: T
+
+
+class AsgiHandler(Generic[T]):
+    """Answers requests. A subclass says what a request is for, answers it, and gives errors their form."""
+
+    def __init__(self, api: ApiContext, log_name: str) -> None:
+        self._api = api
+        self._debug = api.system.settings.log_level == "debug"
+        self._log = structlog.get_logger(log_name).bind()
+
+    def match(self, scope: Scope) -> Matched[T]:
+        raise NotImplementedError
+
+    async def handle(self, scope: Scope, receive: Receive, target: T) -> answers.ApiAnswer | answers.Stream:
+        raise NotImplementedError
+
+    def problem(self, error: PacelineError, scope: Scope) -> answers.ApiAnswer:
+        """Returns the error as an answer."""
+        raise NotImplementedError
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1000, "reason": ""})
+            return
+        started_s = time.perf_counter()
+        matched = self.match(scope)
+        answer = await self._answer(scope, receive, matched)
+        if isinstance(answer, answers.Stream):
+            await answers.send_stream(answer, receive, send, head_only=scope["method"] == "HEAD")
+        elif answer is not None:
+            await answers.send_answer(answer, send)
+        self._record(matched, GONE if answer is None else answer.status, time.perf_counter() - started_s)
+
+    async def _answer(
+        self, scope: Scope, receive: Receive, matched: Matched[T]
+    ) -> answers.ApiAnswer | answers.Stream | None:
+        """Returns the answer, or the error as an answer; None if the client has gone."""
+        try:
+            return await self.handle(scope, receive, matched.target)
+        except ClientGone:
+            return None
+        except PacelineError as error:
+            return self.problem(error, scope)
+        except RecursionError:
+            return self.problem(MalformedBody("The body is nested too deeply."), scope)
+        except Exception:  # noqa: BLE001  the caller learns nothing; the log has all but the request
+            self._log.error("request_failed", route=matched.name, method=scope["method"], error=traceback.format_exc())
+            return self.problem(internal(), scope)
+
+    def _record(self, matched: Matched[T], status: int, seconds: float) -> None:
+        route, method = matched.name, matched.method
+        self._api.hooks.metrics.count_request(route=route, method=method, status=status, seconds=seconds)
+        notable = status >= 500 or (seconds > SLOW_S and not matched.waits)
+        if notable or self._debug:
+            write = self._log.info if notable else self._log.debug
+            write("request", route=route, method=method, status=status, ms=round(seconds * 1_000, 1))
+
+
+class Endpoint(AsgiHandler[Route | None]):
     """All methods of one path. An endpoint without methods answers 404."""
 
     def __init__(self, api: ApiContext, routes: Sequence[Route]) -> None:
-        self._api = api
+        super().__init__(api, "paceline.api")
         self._path = routes[0].path if routes else "unmatched"
         self._routes = {route.method: route for route in routes}
         if "GET" in self._routes:
@@ -77,42 +144,18 @@ class Endpoint:
         }
         self._bytes_max = api.system.settings.body_bytes_max
         self._waits = any(route.waits for route in routes)
-        self._debug = api.system.settings.log_level == "debug"
-        self._log = structlog.get_logger("paceline.api").bind()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await send({"type": "websocket.close", "code": 1000, "reason": ""})
-            return
-        started_s = time.perf_counter()
-        answer = await self._answer(scope, receive)
-        if isinstance(answer, answers.Stream):
-            await answers.send_stream(answer, receive, send, head_only=scope["method"] == "HEAD")
-        elif answer is not None:
-            await answers.send_answer(answer, send)
-        self._record(scope, GONE if answer is None else answer.status, time.perf_counter() - started_s)
+    def match(self, scope: Scope) -> Matched[Route | None]:
+        route = self._routes.get(scope["method"])
+        return Matched(self._path, scope["method"] if route else "other", self._waits, route)
 
-    async def _answer(self, scope: Scope, receive: Receive) -> answers.Answer | answers.Stream | None:
-        """Returns the handler's answer, or its error as an answer; None if the client has gone."""
-        try:
-            return await self._handle(scope, receive)
-        except ClientGone:
-            return None
-        except PacelineError as error:
-            return await self._problem(error, scope)
-        except RecursionError:
-            return await self._problem(MalformedBody("The body is nested too deeply."), scope)
-        except Exception:  # noqa: BLE001  the caller is told nothing; the log has all but the request
-            self._log.error("request_failed", route=self._path, method=scope["method"], error=traceback.format_exc())
-            return await self._problem(internal(), scope)
-
-    async def _problem(self, error: PacelineError, scope: Scope) -> answers.Answer:
+    def problem(self, error: PacelineError, scope: Scope) -> answers.ApiAnswer:
         """Returns the error as an answer. Pages of the dashboard override this and return a page."""
         del scope
-        return answers.problem_answer(error, *self._extra(error), close=isinstance(error, BodyTooSlow))
+        allow = ((b"allow", self._allow),) if isinstance(error, MethodNotAllowed) else ()
+        return answers.problem_answer(error, *allow, close=isinstance(error, BodyTooSlow))
 
-    async def _handle(self, scope: Scope, receive: Receive) -> answers.Answer | answers.Stream:
-        route = self._routes.get(scope["method"])
+    async def handle(self, scope: Scope, receive: Receive, route: Route | None) -> answers.ApiAnswer | answers.Stream:
         if route is None:
             raise self._unknown(scope)
         headers: Mapping[bytes, bytes] = dict(scope["headers"])
@@ -125,7 +168,7 @@ class Endpoint:
             pages.query(query_string, *route.query)
         body = await self._body(route, receive, headers) if route.has_body and not route.streamed else None
         api, scheme = self._api.of_user(user.id), scope.get("scheme", "http")
-        call = Call(api, user, params, headers, query_string, body, receive, scheme)
+        call = ApiCall(api, user, params, headers, query_string, body, receive, scheme)
         return await answers.compressed(await route.handler(call), headers)
 
     async def _identify(self, scope: Scope, headers: Mapping[bytes, bytes], *, by_cookie: bool) -> TokenUser:
@@ -160,17 +203,6 @@ class Endpoint:
             return NotFound("There is nothing at this path. GET /docs lists all paths.")
         method, allowed = scope["method"][:32], self._allow.decode()
         return MethodNotAllowed(f"{method} is not supported on this path. Use one of: {allowed}.")
-
-    def _extra(self, error: PacelineError) -> tuple[answers.Header, ...]:
-        return ((b"allow", self._allow),) if isinstance(error, MethodNotAllowed) else ()
-
-    def _record(self, scope: Scope, status: int, seconds: float) -> None:
-        method = scope["method"] if scope["method"] in self._routes else "other"
-        self._api.hooks.metrics.count_request(route=self._path, method=method, status=status, seconds=seconds)
-        notable = status >= 500 or (seconds > SLOW_S and not self._waits)
-        if notable or self._debug:
-            write = self._log.info if notable else self._log.debug
-            write("request", route=self._path, method=method, status=status, ms=round(seconds * 1_000, 1))
 
 
 def admit(user: TokenUser, route: Route, params: Mapping[str, str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 from paceline.core.ids import parse_call_run_id
 from paceline.core.monitors.definition import Monitor
@@ -49,20 +49,12 @@ class WorkerAsk(NamedTuple):
     runs_max: int
 
 
-class Limits(TypedDict):
-    """Limits of one user."""
-
-    monitors_max: int
-    firings_max: int
-
-
 class BatchedWrites:
     def __init__(self, system: System, *, wake: Callable[[], None]) -> None:
         self._system = system
         self._store = system.store
         self._wake = wake
-        settings = system.settings
-        self.limits = Limits(monitors_max=settings.monitors_max, firings_max=settings.firings_per_second_max)
+        self.limits = system.user_limits
         self._policy = system.retry_policy
 
     def put(self, puts: Sequence[PutMonitor]) -> list[Put | PacelineError]:

@@ -30,7 +30,7 @@ class ClientGone(Exception):
     """The client closed the connection; there is nobody to answer."""
 
 
-class Line(NamedTuple):
+class BodyLine(NamedTuple):
     """A line of the body and its number, from 1. ``text`` is None if the line was too long and was skipped."""
 
     number: int
@@ -41,12 +41,12 @@ def is_lines(headers: Mapping[bytes, bytes]) -> bool:
     return headers.get(b"content-type", b"").partition(b";")[0].strip().lower() in LINES_TYPES
 
 
-async def read_line_pages(receive: Receive, *, line_bytes_max: int, timeout_s: float) -> AsyncIterator[list[Line]]:
+async def read_line_pages(receive: Receive, *, line_bytes_max: int, timeout_s: float) -> AsyncIterator[list[BodyLine]]:
     """Yields the lines that are not blank, a page at a time. Never holds more than a page and a chunk.
 
     At least ``PACE_BYTES_MIN`` bytes must arrive in each ``timeout_s``: sent byte by byte, a body would never end.
     """
-    rest, number, page, size, skipping, more = b"", 0, list[Line](), 0, False, True
+    rest, number, page, size, skipping, more = b"", 0, list[BodyLine](), 0, False, True
     came, waited_s = 0, 0.0
     while more:
         began_s = time.monotonic()
@@ -59,9 +59,9 @@ async def read_line_pages(receive: Receive, *, line_bytes_max: int, timeout_s: f
         for text in lines:
             number += 1
             if skipping or len(text) > line_bytes_max:
-                page.append(Line(number, None))
+                page.append(BodyLine(number, None))
             elif text.strip():
-                page.append(Line(number, text))
+                page.append(BodyLine(number, text))
             skipping = False
             size += len(text)
             if len(page) >= PAGE_LINES or size >= PAGE_BYTES:

@@ -22,10 +22,10 @@ from paceline.shells.api.http.batched_writes import BatchedWrites
 from paceline.shells.api.http.claim_signal import ClaimSignal
 from paceline.shells.api.http.group_commit import Batch, GroupCommit, each
 from paceline.shells.api.http.kept import KeptAnswers
-from paceline.shells.api.http.pages import Page, PageQuery, page_query
+from paceline.shells.api.http.pages import PageQuery, page_query
 from paceline.shells.api.http.readiness import Readiness
 from paceline.shells.daemon.metrics import Metrics
-from paceline.shells.lists import Listed
+from paceline.shells.lists import ListPage
 from paceline.steps.alerts.channels import KnownChannels
 from paceline.steps.monitors.check_secrets import seal_put
 from paceline.wiring import System, open_atlas
@@ -138,10 +138,11 @@ class ApiContext:
             return look(*args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self.readers, partial(look, *args, **kwargs))
 
-    async def listed(self, asked: PageQuery, read: Callable[..., Listed[T]], *args: Any, **filters: Any) -> Page[T]:
+    async def listed(
+        self, asked: PageQuery, read: Callable[..., ListPage[T]], *args: Any, **filters: Any
+    ) -> ListPage[T]:
         """Returns the page that the query asks for, of a list of ``shells.lists``."""
-        found = await self.work(read, self.system, *args, cursor=asked.cursor, limit=asked.limit, **filters)
-        return Page(*found)
+        return await self.work(read, self.system, *args, asked, **filters)
 
     @staticmethod
     async def work(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -160,7 +161,7 @@ class ApiContext:
             self.readers.shutdown(wait=False, cancel_futures=True)
 
 
-class Call(NamedTuple):
+class ApiCall(NamedTuple):
     """One request, authenticated and parsed as its route declares."""
 
     api: ApiContext

@@ -15,7 +15,7 @@ from paceline.core.batches.provider import ProviderDefinition
 from paceline.core.jobs.values import AccountSpec
 from paceline.core.monitors.definition import Monitor
 from paceline.errors import RevisionMismatch
-from paceline.shells.api.http.answers import Answer, Header, empty_answer
+from paceline.shells.api.http.answers import ApiAnswer, Header, empty_answer
 from paceline.steps.edit import TRIES_MAX, edit, too_busy, unless_changed
 
 Definition = Monitor | ProviderDefinition | Batch
@@ -24,14 +24,14 @@ T = TypeVar("T")
 _TAG = re.compile(r'\s*((?:W/)?"[^"]*")\s*(?:,|$)')
 
 
-class Guard(NamedTuple):
+class RequestGuard(NamedTuple):
     """Conditional headers of a request; both are None if it has none."""
 
     if_match: str | None = None
     if_none_match: str | None = None
 
 
-NO_GUARD = Guard()
+NO_GUARD = RequestGuard()
 
 
 def etag_of(definition: Tagged) -> str:
@@ -49,17 +49,19 @@ def etag_of(definition: Tagged) -> str:
     return f'"{life}-{definition.revision}"'
 
 
-def guard_of(headers: Mapping[bytes, bytes]) -> Guard:
+def guard_of(headers: Mapping[bytes, bytes]) -> RequestGuard:
     if_match, if_none_match = headers.get(b"if-match"), headers.get(b"if-none-match")
     if if_match is None and if_none_match is None:
         return NO_GUARD
-    return Guard(
+    return RequestGuard(
         None if if_match is None else if_match.decode("latin-1").strip(),
         None if if_none_match is None else if_none_match.decode("latin-1").strip(),
     )
 
 
-def expected_revision(guard: Guard, definition: Definition | None, name: str, *, word: str = "monitor") -> int | None:
+def expected_revision(
+    guard: RequestGuard, definition: Definition | None, name: str, *, word: str = "monitor"
+) -> int | None:
     """Returns the revision that the write must find (0: no definition; None: any), or raises RevisionMismatch."""
     check_guard(guard, definition, name, word=word)
     if definition is not None and guard != NO_GUARD:
@@ -68,7 +70,7 @@ def expected_revision(guard: Guard, definition: Definition | None, name: str, *,
 
 
 def put_guarded(
-    guard: Guard, word: str, name: str, *, read: Callable[[], Definition | None], put: Callable[[int | None], T]
+    guard: RequestGuard, word: str, name: str, *, read: Callable[[], Definition | None], put: Callable[[int | None], T]
 ) -> T:
     """Puts if the stored definition satisfies the conditional headers; tries again if somebody wrote in between."""
 
@@ -88,7 +90,7 @@ async def edit_together(name: str, attempt: Callable[[], Awaitable[T | None]]) -
     raise too_busy(name)
 
 
-def not_modified(headers: Mapping[bytes, bytes], definition: Tagged) -> Answer | None:
+def not_modified(headers: Mapping[bytes, bytes], definition: Tagged) -> ApiAnswer | None:
     """Returns 304 if the reader already has this revision, else None."""
     seen = guard_of(headers).if_none_match
     if seen is None or not matches(seen, definition, weak=True):
@@ -100,7 +102,7 @@ def etag_header(definition: Tagged) -> Header:
     return b"etag", etag_of(definition).encode()
 
 
-def check_guard(guard: Guard, definition: Tagged | None, name: str, *, word: str) -> None:
+def check_guard(guard: RequestGuard, definition: Tagged | None, name: str, *, word: str) -> None:
     """Raises RevisionMismatch if the stored definition does not satisfy the conditional headers."""
     shown = f"{word.capitalize()} {name!r}"
     if guard.if_none_match is not None and matches(guard.if_none_match, definition, weak=True):

@@ -11,7 +11,7 @@ from paceline.errors import Unauthenticated
 from paceline.shells.api.http.answers import disconnected
 from paceline.shells.api.http.auth import secret_of
 from paceline.shells.api.http.bodies import ClientGone
-from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.context import ApiCall
 from paceline.steps.access import authenticate
 
 POLL_S = 0.5
@@ -21,7 +21,7 @@ POLL_S_MIN = 0.005
 T = TypeVar("T")
 
 
-class Found(NamedTuple, Generic[T]):
+class PollResult(NamedTuple, Generic[T]):
     """Result of one look. ``next_ms``: when there may be something to claim; None if that is unknown."""
 
     items: list[T]
@@ -29,7 +29,7 @@ class Found(NamedTuple, Generic[T]):
 
 
 async def poll(
-    call: Call, look: Callable[[], Awaitable[Found[T]]], give_back: Callable[..., None], *, wait_ms: int
+    call: ApiCall, look: Callable[[], Awaitable[PollResult[T]]], give_back: Callable[..., None], *, wait_ms: int
 ) -> list[T]:
     """Looks again and again, until something is claimed or the time is over. Returns the claimed items."""
     arrivals, loop = call.api.hooks.arrivals, asyncio.get_running_loop()
@@ -54,7 +54,7 @@ async def poll(
             gone.cancel()
 
 
-def _pause_s(call: Call, next_ms: int | None) -> float:
+def _pause_s(call: ApiCall, next_ms: int | None) -> float:
     """Returns how long a long poll waits until its next look, unless a signal comes first."""
     pause_s = max(POLL_S, call.api.system.traits.look_ms_min / 1_000)
     if next_ms is None:
@@ -62,7 +62,7 @@ def _pause_s(call: Call, next_ms: int | None) -> float:
     return min(max((next_ms - call.api.now_ms()) / 1_000, POLL_S_MIN), pause_s)
 
 
-def _judge_again(call: Call, give_back: Callable[..., None]) -> None:
+def _judge_again(call: ApiCall, give_back: Callable[..., None]) -> None:
     """Checks the token again after a wait: if it was revoked, gives the runs back and raises Unauthenticated.
 
     Does the same if its user was disabled or has another role.

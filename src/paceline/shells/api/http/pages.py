@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeVar
 from urllib.parse import parse_qsl
-
-import msgspec
 
 from paceline.errors import FieldProblem, InvalidInput
 from paceline.shells.cursors import position_of
-from paceline.shells.lists import first_of
+from paceline.shells.lists import ListPage, first_of
 from paceline.steps.walk import HasId
 
 LIMIT_DEFAULT, LIMIT_MAX = 100, 1_000
@@ -25,13 +23,6 @@ class PageQuery(NamedTuple):
     cursor: str = ""
     given: Mapping[str, str] = {}
     """All query parameters that were given."""
-
-
-class Page(msgspec.Struct, Generic[T], frozen=True):
-    """A page of a list. ``next_cursor`` leads to the next page; null on the last page."""
-
-    items: Sequence[T]
-    next_cursor: str | None
 
 
 def query(query_string: bytes, *known: str) -> Mapping[str, str]:
@@ -62,11 +53,11 @@ def truth(asked: Mapping[str, str], name: str, *, default: bool) -> bool:
     return _TRUTH[asked[name]]
 
 
-def page_by_id(views: Iterable[V], asked: PageQuery, scope: str) -> Page[V]:
+def page_by_id(views: Iterable[V], asked: PageQuery, scope: str) -> ListPage[V]:
     """Returns a page of views in order of id. There are few views, so all of them were read."""
     after = position_of(asked.cursor, scope, "")
     later = [view for view in views if view.id > after]
-    return Page(*first_of(later, asked.limit, scope, at=lambda view: view.id, view=lambda view: view))
+    return first_of(later, asked, scope, at=lambda view: view.id, view=lambda view: view)
 
 
 def _parse(query_string: bytes, *, known: tuple[str, ...]) -> dict[str, str]:

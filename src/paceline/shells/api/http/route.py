@@ -9,13 +9,13 @@ from typing import Any, Literal
 from paceline import errors
 from paceline.core.scopes import ScopeKind
 from paceline.errors import PacelineError
-from paceline.shells.api.http.answers import Answer, Stream
-from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.pages import Page
+from paceline.shells.api.http.answers import ApiAnswer, Stream
+from paceline.shells.api.http.context import ApiCall
 from paceline.shells.api.http.problems import UnsupportedMediaType
+from paceline.shells.lists import ListPage
 
 Access = Literal["open", "user", "admin"]
-Handler = Callable[[Call], Awaitable[Answer | Stream]]
+Handler = Callable[[ApiCall], Awaitable[ApiAnswer | Stream]]
 
 SMALL_BYTES_MAX = 1_048_576
 """Largest body by default: more than any single document can need."""
@@ -27,7 +27,7 @@ Problems = tuple[type[PacelineError], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RouteGroup:
     """Routes that the documentation shows under one name, in the order in which they are declared.
 
     Its methods are decorators of handlers. ``more`` are further fields of ``Route``. ``answer`` is the body of the only
@@ -47,7 +47,7 @@ class Group:
 
     def get_page(self, path: str, view: Any, **more: Any) -> Route:
         """Declares a route that reads a list, page by page."""
-        return self.get(path, Page[view], paged=True, **more)
+        return self.get(path, ListPage[view], paged=True, **more)
 
     def put(self, path: str, view: Any, *, problems: Problems = (), **more: Any) -> Route:
         """Declares a route that creates something (201) or replaces it (200), if the request's conditions hold."""
@@ -71,7 +71,7 @@ class Group:
         return Route(self, method, path, answers, **{"access": self.access, "scopes": self.scopes, **more})
 
 
-async def _undeclared(_: Call) -> Answer:
+async def _undeclared(_: ApiCall) -> ApiAnswer:
     raise NotImplementedError("this route decorates no handler")
 
 
@@ -82,7 +82,7 @@ class Route:
     The docstring's first line is the summary.
     """
 
-    group: Group
+    group: RouteGroup
     method: str
     path: str
     answers: Mapping[int, Any]

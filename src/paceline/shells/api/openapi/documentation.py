@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from paceline.shells.api.http.answers import Answer, text_answer
-from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.answers import ApiAnswer, text_answer
+from paceline.shells.api.http.context import ApiCall
 from paceline.shells.api.http.problems import CODES
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.route import Route, RouteGroup
 from paceline.shells.api.openapi.document import openapi_document
 
 _STYLE = """
@@ -70,11 +70,11 @@ def _page(path: str, name: str, content_type: str, body: bytes) -> Route:
     policy = _POLICY if content_type.startswith("text/html") else None
     answer = text_answer(200, body, content_type, policy=policy)
 
-    async def show(call: Call) -> Answer:
+    async def show(call: ApiCall) -> ApiAnswer:
         del call
         return answer
 
-    group = Group("Documentation")
+    group = RouteGroup("Documentation")
     return Route(group, "GET", path, {200: content_type}, access="open", handler=show, summary=name)
 
 

@@ -42,10 +42,12 @@ ENUMS: dict[str, Any] = {
 """Sets of values that several schemas use: each is one type in a generated client, in the order of the docs."""
 _PARTS = (OutcomeItem, documents.Record)
 """Types that others only refer to, because handlers decode them one by one."""
-_CHECK: Any = HttpCheck | TcpCheck | DnsCheck | TlsCheck | documents.OutgoingCheck
+_CHECK: Any = HttpCheck | TcpCheck | DnsCheck | TlsCheck | documents.OutgoingCheckSchema
 _ENUM_NAMES = {frozenset(get_args(choices)): name for name, choices in ENUMS.items()}
 _TEMPLATE = "#/components/schemas/{name}"
-_PAGE = re.compile(r"Page_(\w+?)(?:View)?_")
+_PAGE = re.compile(r"ListPage_(\w+?)(?:View)?_")
+_OTHER_NAMES = {"OutgoingCheckSchema": "OutgoingCheck", "ReplayAnswer": "Replayed"}
+"""Schemas of types that have another name in the code, because core has a class of the schema's name."""
 
 
 def ref(name: str) -> Schema:
@@ -83,7 +85,7 @@ def _complete(schemas: dict[str, Schema]) -> None:
 
 def _name(name: str) -> str:
     """Returns the name of a type's schema; a page of ``MonitorView`` is named MonitorPage."""
-    return _PAGE.sub(r"\1Page", name)
+    return re.sub(r"\w+", lambda word: _OTHER_NAMES.get(word[0], word[0]), _PAGE.sub(r"\1Page", name))
 
 
 def _plain(schema: Any) -> Any:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 from typing import Annotated
 
-import typer
-
 from paceline.core.ahead.hours import HOURS_DEFAULT, HOURS_MAX
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.options import option
 
 HoursOption = Annotated[int, option("N", "How many hours to show.", "--hours", min=1, max=HOURS_MAX)]
@@ -17,11 +15,7 @@ OfUserOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "ahead")(show_ahead)
-
-
-def show_ahead(call: Call, *, hours: HoursOption = HOURS_DEFAULT, user: OfUserOption = None) -> None:
+def show_ahead(call: CliCall, *, hours: HoursOption = HOURS_DEFAULT, user: OfUserOption = None) -> None:
     """Show the next hours: firings, calls and sends against capacity, and the three worst minutes. Times are UTC."""
     from paceline.shells.cli.ahead.table import show
 

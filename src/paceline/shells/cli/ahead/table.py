@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from paceline.shells.cli.call import Call
-from paceline.shells.cli.output import Columns, Note, Paragraph, emit, table
+from paceline.shells.cli.call import CliCall
+from paceline.shells.cli.output import Columns, Paragraph, TextNote, emit, table
 from paceline.steps.access import get_user
 from paceline.steps.ahead.report import AheadMinute, AheadView, AheadWindow, ahead
 
@@ -25,7 +25,7 @@ COLUMNS: Columns = {
 }
 
 
-def show(call: Call, *, hours: int, user: str | None) -> None:
+def show(call: CliCall, *, hours: int, user: str | None) -> None:
     """Prints the next hours of this user, or of everybody."""
 
     def on_store(system: System) -> AheadView:
@@ -56,10 +56,10 @@ def _together(windows: Sequence[AheadWindow]) -> AheadWindow:
     )
 
 
-def _note(view: AheadView) -> Note | None:
+def _note(view: AheadView) -> TextNote | None:
     if view.left_out:
-        return Note(f"{view.left_out} monitors are left out: there are too many different cadences.")
-    return None if view.complete else Note("Not everything is counted yet; the daemon counts the rest.")
+        return TextNote(f"{view.left_out} monitors are left out: there are too many different cadences.")
+    return None if view.complete else TextNote("Not everything is counted yet; the daemon counts the rest.")
 
 
 def _starts(one: AheadMinute) -> int:

@@ -18,12 +18,12 @@ from paceline.core.http.json_pointer import MISSING, look_up
 from paceline.core.monitors.checks import HIDDEN
 from paceline.errors import InvalidInput
 from paceline.shells.cli.as_code.declarations import Declarations, read_declarations
-from paceline.shells.cli.as_code.sides import Done, RestSide, Side, StoreSide
+from paceline.shells.cli.as_code.sides import RestSide, Side, SideResult, StoreSide
 from paceline.shells.cli.call import owner_id
-from paceline.shells.cli.output import EXIT_DIFFERS, EXIT_FAILED, EXIT_LIMIT, EXIT_OK, Note, emit
+from paceline.shells.cli.output import EXIT_DIFFERS, EXIT_FAILED, EXIT_LIMIT, EXIT_OK, TextNote, emit
 
 if TYPE_CHECKING:
-    from paceline.shells.cli.call import Call
+    from paceline.shells.cli.call import CliCall
     from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
@@ -80,7 +80,7 @@ class Terms(NamedTuple):
     user: str | None = None
 
 
-def apply(call: Call, terms: Terms) -> int:
+def apply(call: CliCall, terms: Terms) -> int:
     """Makes the definitions as the files declare them, prints the differences, and returns the exit code."""
 
     def on_store(system: System) -> ApplyReport:
@@ -127,7 +127,7 @@ def _confirm(removals: Sequence[Act]) -> None:
         raise InvalidInput("Nothing was changed.")
 
 
-def _carry_out(side: Side, acts: Sequence[Act], declared: Declarations) -> Iterator[tuple[Name, Done]]:
+def _carry_out(side: Side, acts: Sequence[Act], declared: Declarations) -> Iterator[tuple[Name, SideResult]]:
     """Puts and removes in the order of the acts. A refused definition does not stop the rest."""
     puts = [act.name for act in acts if act.action in ("create", "change", "give_secrets")]
     for _, group in groupby(puts, key=lambda name: name[:2]):
@@ -140,7 +140,7 @@ def _carry_out(side: Side, acts: Sequence[Act], declared: Declarations) -> Itera
             yield act.name, side.remove(act.name)
 
 
-def _report(acts: Sequence[Act], declared: Declarations, done: dict[Name, Done], *, dry_run: bool) -> ApplyReport:
+def _report(acts: Sequence[Act], declared: Declarations, done: dict[Name, SideResult], *, dry_run: bool) -> ApplyReport:
     items = [_applied(act, declared, done.get(act.name)) for act in acts]
     counts = Counter(item.became for item in items)
     return ApplyReport(
@@ -155,7 +155,7 @@ def _report(acts: Sequence[Act], declared: Declarations, done: dict[Name, Done],
     )
 
 
-def _applied(act: Act, declared: Declarations, done: Done | None) -> Applied:
+def _applied(act: Act, declared: Declarations, done: SideResult | None) -> Applied:
     kind, user, item_id = act.name
     if done is not None and done.error:
         return Applied(kind, user, item_id, "refused", error=done.error, code=done.code)
@@ -191,7 +191,7 @@ def _text(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _lines(report: ApplyReport) -> Iterator[str | Note]:
+def _lines(report: ApplyReport) -> Iterator[str | TextNote]:
     for item in report.items:
         name = Name(item.kind, item.user, item.id)  # type: ignore[arg-type]
         yield f"{MARKS[item.became]} {name}{f': {item.error} ({item.code})' if item.error else ''}"
@@ -201,7 +201,7 @@ def _lines(report: ApplyReport) -> Iterator[str | Note]:
     counts = ", ".join(f"{count} {word}" for word in counted if (count := getattr(report, word)))
     yield f"{'Dry run, nothing was changed: ' if report.dry_run else ''}{counts or 'nothing to do'}."
     if report.left:
-        yield Note(f"{report.left} more exist that are not in the files; --prune removes them.")
+        yield TextNote(f"{report.left} more exist that are not in the files; --prune removes them.")
 
 
 def _cut(text: str | None) -> str:

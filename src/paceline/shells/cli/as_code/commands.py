@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.options import UserOption, flag, option
 
 FilesOption = Annotated[list[Path], option("FILE", "YAML file; - reads stdin. May be repeated.", "-f", "--file")]
@@ -19,12 +17,8 @@ PruneOption = Annotated[
 YesOption = Annotated[bool, flag("--yes", "Remove without asking.")]
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "apply")(apply)
-
-
 def apply(
-    call: Call,
+    call: CliCall,
     *,
     file: FilesOption,
     dry_run: DryRunOption = False,

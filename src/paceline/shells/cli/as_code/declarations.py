@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from paceline.core.as_code.declared import OF_USERS, Kind, Name, Normal, normal
 from paceline.errors import FieldProblem, InvalidInput
-from paceline.shells.cli.as_code.yaml_file import Part, YamlFile
+from paceline.shells.cli.as_code.yaml_file import YamlFile, YamlPart
 
 PROBLEMS_MAX = 100
 SECTIONS: Mapping[str, Kind] = {
@@ -24,7 +24,7 @@ USERS = "users"
 class Declarations(NamedTuple):
     """Definitions of the files. ``scopes``: kinds and users that the files declare completely."""
 
-    parts: Mapping[Name, Part]
+    parts: Mapping[Name, YamlPart]
     wanted: Mapping[Name, Normal]
     scopes: frozenset[tuple[Kind, str]]
 
@@ -36,7 +36,7 @@ def read_declarations(
 
     Raises InvalidInput, which names every wrong field with its file and line.
     """
-    parts: dict[Name, Part] = {}
+    parts: dict[Name, YamlPart] = {}
     scopes: set[tuple[Kind, str]] = set()
     for file in files:
         for kind, owner, section in _sections(YamlFile(file, environment).root(), user):
@@ -50,7 +50,7 @@ def read_declarations(
     return Declarations(parts, _normals(parts), frozenset(scopes))
 
 
-def _sections(root: Part, user: Callable[[], str]) -> Iterable[tuple[Kind, str, Part]]:
+def _sections(root: YamlPart, user: Callable[[], str]) -> Iterable[tuple[Kind, str, YamlPart]]:
     """Yields each section of a file with its kind and user."""
     for word, section in root.items().items():
         kind = SECTIONS.get(word)
@@ -65,7 +65,7 @@ def _sections(root: Part, user: Callable[[], str]) -> Iterable[tuple[Kind, str, 
             yield kind, user(), section
 
 
-def _of_user(owner: str, part: Part) -> Iterable[tuple[Kind, str, Part]]:
+def _of_user(owner: str, part: YamlPart) -> Iterable[tuple[Kind, str, YamlPart]]:
     for word, section in part.items().items():
         kind = SECTIONS.get(word)
         if kind is None or kind not in OF_USERS:
@@ -73,7 +73,7 @@ def _of_user(owner: str, part: Part) -> Iterable[tuple[Kind, str, Part]]:
         yield kind, owner, section
 
 
-def _normals(parts: Mapping[Name, Part]) -> dict[Name, Normal]:
+def _normals(parts: Mapping[Name, YamlPart]) -> dict[Name, Normal]:
     found: dict[Name, Normal] = {}
     problems: list[FieldProblem] = []
     for name, part in parts.items():
@@ -88,7 +88,7 @@ def _normals(parts: Mapping[Name, Part]) -> dict[Name, Normal]:
     return found
 
 
-def _located(part: Part, error: InvalidInput) -> list[FieldProblem]:
+def _located(part: YamlPart, error: InvalidInput) -> list[FieldProblem]:
     """Returns the problems with their lines. Problems of the file itself already have theirs."""
     if not error.errors:
         return [part.field_problem(error.detail)]

@@ -10,7 +10,7 @@ from paceline.shells.cli.as_code.sides import RestSide, Side, StoreSide
 from paceline.shells.cli.as_code.yaml_file import dump
 
 if TYPE_CHECKING:
-    from paceline.shells.cli.call import Call
+    from paceline.shells.cli.call import CliCall
 
 HEAD = """\
 # What this Paceline was told to do, for: paceline apply -f FILE
@@ -19,7 +19,7 @@ HEAD = """\
 _WORDS = {kind: word for word, kind in SECTIONS.items()}
 
 
-def as_code(call: Call, user: str | None) -> str:
+def as_code(call: CliCall, user: str | None) -> str:
     """Returns the text of the file: all definitions that may be read, or those of one user."""
     return call.answer(lambda at: text_of(StoreSide(at), user), lambda remote: text_of(RestSide(remote), user))
 

@@ -14,7 +14,8 @@ from paceline.core.batches.batch import batch_document
 from paceline.core.batches.provider import provider_document
 from paceline.core.monitors.definition import spec_document
 from paceline.errors import PacelineError
-from paceline.shells.cli.imports import BulkAnswer
+from paceline.shells.api.documents import BulkAnswer
+from paceline.shells.cli.imports import alone
 from paceline.shells.cli.output import RemoteError
 from paceline.steps import access
 from paceline.steps.alerts import channels
@@ -40,7 +41,7 @@ LISTS: dict[Kind, str] = {
 }
 
 
-class Done(NamedTuple):
+class SideResult(NamedTuple):
     """Result of a put: its disposition, or why it was refused."""
 
     disposition: str = ""
@@ -57,10 +58,10 @@ class Side(Protocol):
     def there(self, kind: Kind, user: str) -> dict[str, Document]:
         """Returns definitions of one kind (and of one user, if users own them) by id, with secrets masked."""
 
-    def put(self, puts: Sequence[tuple[Name, Document]]) -> list[Done]:
+    def put(self, puts: Sequence[tuple[Name, Document]]) -> list[SideResult]:
         """Creates or replaces definitions of one kind and user."""
 
-    def remove(self, name: Name) -> Done: ...
+    def remove(self, name: Name) -> SideResult: ...
 
 
 class StoreSide:
@@ -87,12 +88,12 @@ class StoreSide:
             case never:
                 assert_never(never)
 
-    def put(self, puts: Sequence[tuple[Name, Document]]) -> list[Done]:
+    def put(self, puts: Sequence[tuple[Name, Document]]) -> list[SideResult]:
         if puts and puts[0][0].kind == "monitor":
             return self._put_monitors(puts)
         return [_caught(partial(self._put_one, name, document)) for name, document in puts]
 
-    def remove(self, name: Name) -> Done:
+    def remove(self, name: Name) -> SideResult:
         return _caught(partial(self._remove, name))
 
     def _remove(self, name: Name) -> str:
@@ -124,21 +125,22 @@ class StoreSide:
                 put = channels.put_channel(system.store, system.vault, name.user, name.id, channel, now_ms=now_ms)
                 return "created" if put.created else "unchanged" if put.channel == before else "replaced"
 
-    def _put_monitors(self, puts: Sequence[tuple[Name, Document]]) -> list[Done]:
-        system, settings = self._system, self._system.settings
-        limits = {"monitors_max": settings.monitors_max, "firings_max": settings.firings_per_second_max}
-        done: dict[Name, Done] = {}
+    def _put_monitors(self, puts: Sequence[tuple[Name, Document]]) -> list[SideResult]:
+        system, limits = self._system, self._system.user_limits
+        done: dict[Name, SideResult] = {}
         parsed: list[tuple[Name, PutMonitor]] = []
         for name, document in puts:
             try:
                 put = define.parse_put(name.user, name.id, msgspec.json.encode(document), system.limits)
                 parsed.append((name, seal_put(system.store, system.vault, put)))
             except PacelineError as error:
-                done[name] = Done(error=error.detail, code=error.code)
+                done[name] = SideResult(error=error.detail, code=error.code)
         results = define.put_monitors(system.store, [put for _, put in parsed], **limits, now_ms=system.clock.now_ms())
         for (name, put), result in zip(parsed, results, strict=True):
             refused = define.put_error(result, put, **limits)
-            done[name] = Done(error=refused.detail, code=refused.code) if refused else Done(result.disposition)
+            done[name] = (
+                SideResult(error=refused.detail, code=refused.code) if refused else SideResult(result.disposition)
+            )
         return [done[name] for name, _ in puts]
 
 
@@ -156,12 +158,12 @@ class RestSide:
         views = self._remote.every(LISTS[kind], Document, **({"user": user} if user else {}))
         return {view["id"]: defined(kind, view) for view in views if view.get("deleting") is None}
 
-    def put(self, puts: Sequence[tuple[Name, Document]]) -> list[Done]:
+    def put(self, puts: Sequence[tuple[Name, Document]]) -> list[SideResult]:
         if puts and puts[0][0].kind == "monitor":
             return [done for first in range(0, len(puts), BULK) for done in self._bulk(puts[first : first + BULK])]
         return [_caught(partial(self._put_one, name, document)) for name, document in puts]
 
-    def remove(self, name: Name) -> Done:
+    def remove(self, name: Name) -> SideResult:
         return _caught(partial(self._remove, name))
 
     def _remove(self, name: Name) -> str:
@@ -172,18 +174,18 @@ class RestSide:
     def _put_one(self, name: Name, document: Document) -> str:
         path, names = _path(name)
         there = self._remote.find(path, Document, **names)
-        put = self._remote.ask("PUT", path, Document, body=document, **names)
+        put = self._remote.exchange("PUT", path, Document, body=document, **names)
         if there is None:
             return "created"
         return "unchanged" if there.view.get("updated_at") == put.view.get("updated_at") else "replaced"
 
-    def _bulk(self, puts: Sequence[tuple[Name, Document]]) -> list[Done]:
+    def _bulk(self, puts: Sequence[tuple[Name, Document]]) -> list[SideResult]:
         items = [{"id": name.id, **document} for name, document in puts]
-        answer = self._remote.ask("PUT", LISTS["monitor"], BulkAnswer, body={"items": items}, user=puts[0][0].user).view
+        answer = self._remote.ask("PUT", LISTS["monitor"], BulkAnswer, body={"items": items}, user=puts[0][0].user)
         return [
-            Done(one.disposition)
-            if one.error is None
-            else Done(error=one.error.alone(f"/items/{index}").detail, code=one.error.code)
+            SideResult(one.disposition)
+            if (error := alone(index, one.error)) is None
+            else SideResult(error=error.detail, code=error.code)
             for index, one in enumerate(answer.items)
         ]
 
@@ -201,9 +203,9 @@ def _shown(kind: Kind, view: Any) -> Document:
     return defined(kind, msgspec.to_builtins(view))
 
 
-def _caught(act: Callable[[], str]) -> Done:
+def _caught(act: Callable[[], str]) -> SideResult:
     """Calls ``act``. Returns its disposition, or its error as a value."""
     try:
-        return Done(act())
+        return SideResult(act())
     except (PacelineError, RemoteError) as error:
-        return Done(error=error.detail, code=error.code)
+        return SideResult(error=error.detail, code=error.code)

@@ -33,7 +33,7 @@ _WORDS: Mapping[str, Any] = {"": None, "~": None, "null": None, "true": True, "f
 _VARIABLE = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
-class Part(NamedTuple):
+class YamlPart(NamedTuple):
     """A value of a file with its place. Parts of it are made on demand."""
 
     file: YamlFile
@@ -48,14 +48,16 @@ class Part(NamedTuple):
         """Returns the value as it is written, with the names of variables, to show it."""
         return self.file.value(self.node, self.pointer, expand=False)
 
-    def items(self) -> dict[str, Part]:
+    def items(self) -> dict[str, YamlPart]:
         """Returns the parts of a mapping; none for an empty value."""
         if isinstance(self.node, ScalarNode) and self.file.value(self.node, self.pointer) is None:
             return {}
         if not isinstance(self.node, MappingNode):
             raise self.problem("a mapping of names to definitions")
         pairs = self.file.pairs(self.node, self.pointer)
-        return {name: Part(self.file, node, f"{self.pointer}/{escape_pointer(name)}") for name, node in pairs.items()}
+        return {
+            name: YamlPart(self.file, node, f"{self.pointer}/{escape_pointer(name)}") for name, node in pairs.items()
+        }
 
     def problem(self, detail: str, pointer: str = "") -> InvalidInput:
         return InvalidInput.of(self.field_problem(detail, pointer))
@@ -86,8 +88,8 @@ class YamlFile:
         except (yaml.YAMLError, UnicodeDecodeError):
             raise InvalidInput.of(FieldProblem(str(path), "not YAML: it has characters that are not allowed")) from None
 
-    def root(self) -> Part:
-        return Part(self, self._root or ScalarNode(f"{_TAGS}null", ""), "")
+    def root(self) -> YamlPart:
+        return YamlPart(self, self._root or ScalarNode(f"{_TAGS}null", ""), "")
 
     def field_problem(self, node: Node, pointer: str, detail: str) -> FieldProblem:
         line = node.start_mark.line + 1 if node.start_mark else 1

@@ -28,11 +28,10 @@ from paceline.shells.cli.batches.over_rest import (
     no_single_batch,
     running_date,
 )
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.options import (
-    PAGE_MAX,
-    CursorOption,
-    LimitOption,
+    LONGEST_PAGE,
+    PageOptions,
     PausedOption,
     ProviderOption,
     ReplaceOption,
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(name="batch", help="Set batches, import their records, plan and watch their days.")
 
+DAYS_PAGE = PageOptions(30)
 PLAN_S = 600.0
 """Longest wait for a plan over REST: a plan of many records takes time."""
 T = TypeVar("T")
@@ -80,6 +80,7 @@ DAY_COLUMNS: Columns = {
     "SKIPPED": word("skipped", 3),
 }
 
+_NONE = "There is no batch yet. Set one: paceline batch set ID --start 02:00 --window 6h"
 _NO_DAY = "No day is planned yet. Plan today: paceline batch plan BATCH"
 _NO_RUN = "No run of that day matches. See the day: paceline batch show DAY --batch BATCH"
 IdArgument = Annotated[str, argument("ID", "The batch's id.")]
@@ -109,7 +110,7 @@ class BatchOptions(NamedTuple):
 
 
 @command(app, "set")
-def set_batch(call: Call, batch_id: IdArgument, *, replace: ReplaceOption = False, options: BatchOptions) -> None:
+def set_batch(call: CliCall, batch_id: IdArgument, *, replace: ReplaceOption = False, options: BatchOptions) -> None:
     """Create a batch, or change the fields that the options name and keep the rest."""
     changes = given(options)
     done, view = call.answer_or_new(
@@ -125,20 +126,12 @@ def set_batch(call: Call, batch_id: IdArgument, *, replace: ReplaceOption = Fals
 
 
 @command(app, "list")
-def list_batches(call: Call, *, limit: LimitOption = PAGE_MAX, cursor: CursorOption = None) -> None:
+def list_batches(call: CliCall, *, page: PageOptions = LONGEST_PAGE) -> None:
     """List the batches and when each is planned next."""
-    views, following = call.answer(
-        lambda at: lists.list_batches(at, cursor=cursor, limit=limit),
-        lambda remote: remote.page("/v1/batches", BatchView, limit=limit, cursor=cursor),
+    listed = call.answer(
+        lambda at: lists.list_batches(at, page), lambda remote: remote.page("/v1/batches", BatchView, page)
     )
-    emit_page(
-        call,
-        views,
-        BATCH_COLUMNS,
-        next_cursor=following,
-        more="There are more: paceline batch list",
-        none="There is no batch yet. Set one: paceline batch set ID --start 02:00 --window 6h",
-    )
+    emit_page(call, listed, BATCH_COLUMNS, more="There are more: paceline batch list", none=_NONE)
 
 
 @command(
@@ -148,22 +141,22 @@ def list_batches(call: Call, *, limit: LimitOption = PAGE_MAX, cursor: CursorOpt
     paused=False,
 )
 @command(app, "pause", help_text="Pause a batch: no run of it starts; runs that come due are put aside.", paused=True)
-def set_paused(call: Call, batch_id: IdArgument, *, paused: bool) -> None:
+def set_paused(call: CliCall, batch_id: IdArgument, *, paused: bool) -> None:
     def on_store(system: System) -> BatchView:
         now_ms = system.clock.now_ms()
         return _view(batches.set_batch_paused(system.store, batch_id, paused=paused, now_ms=now_ms), now_ms=now_ms)
 
     path = f"{BATCH_PATH}/{'pause' if paused else 'resume'}"
-    view = call.answer(on_store, lambda remote: remote.ask("POST", path, BatchView, batch=batch_id).view)
+    view = call.answer(on_store, lambda remote: remote.ask("POST", path, BatchView, batch=batch_id))
     _emit_one(call, view, done="paused" if paused else "resumed")
 
 
 @command(app, "rm")
-def remove(call: Call, batch_id: IdArgument) -> None:
+def remove(call: CliCall, batch_id: IdArgument) -> None:
     """Delete a batch with its records and runs. No further run starts; calls in flight finish first."""
 
     def over_rest(remote: Remote) -> BatchView | None:
-        return remote.ask("DELETE", BATCH_PATH, BatchView, batch=batch_id).view
+        return remote.ask("DELETE", BATCH_PATH, BatchView, batch=batch_id)
 
     left = call.answer(lambda at: _remove(at, batch_id), over_rest)
     if left is None:
@@ -174,7 +167,7 @@ def remove(call: Call, batch_id: IdArgument) -> None:
 
 @command(app, "plan")
 def plan_batch(
-    call: Call,
+    call: CliCall,
     name: BatchArgument = None,
     *,
     batch: BatchOption = None,
@@ -202,25 +195,23 @@ def plan_batch(
 
 @command(app, "days")
 def list_days(
-    call: Call,
+    call: CliCall,
     name: BatchArgument = None,
     *,
     batch: BatchOption = None,
-    limit: LimitOption = 30,
-    cursor: CursorOption = None,
+    page: PageOptions = DAYS_PAGE,
 ) -> None:
     """List a batch's days, newest first."""
-    views, following = call.answer(
-        lambda at: lists.list_days(at, the_batch(at.store, batch or name), cursor=cursor, limit=limit),
-        lambda remote: remote.page(
-            DAYS_PATH, DaySummary, limit=limit, cursor=cursor, batch=batch_over_rest(remote, batch or name).id
-        ),
+    named = batch or name
+    listed = call.answer(
+        lambda at: lists.list_days(at, the_batch(at.store, named), page),
+        lambda remote: remote.page(DAYS_PATH, DaySummary, page, batch=batch_over_rest(remote, named).id),
     )
-    emit_page(call, views, DAY_COLUMNS, next_cursor=following, more="There are more:", none=_NO_DAY)
+    emit_page(call, listed, DAY_COLUMNS, none=_NO_DAY)
 
 
 @command(app, "show")
-def show(call: Call, day: DayArgument = None, *, batch: BatchOption = None) -> None:
+def show(call: CliCall, day: DayArgument = None, *, batch: BatchOption = None) -> None:
     """Show a day: totals by state and provider, how even it is, and a chart of when its runs are due."""
     report = call.answer(
         lambda at: lists.show_day(at, _day(at, batch, day)),
@@ -231,34 +222,28 @@ def show(call: Call, day: DayArgument = None, *, batch: BatchOption = None) -> N
 
 @command(app, "runs")
 def list_runs(
-    call: Call,
+    call: CliCall,
     day: DayArgument = None,
     *,
     batch: BatchOption = None,
     state: StateOption = None,
     provider: ProviderOption = None,
-    limit: LimitOption = 100,
-    cursor: CursorOption = None,
+    page: PageOptions,
 ) -> None:
     """List a day's runs with their outcomes."""
     asked = {"state": state, "provider": provider}
-    views, following = call.answer(
-        lambda at: lists.list_day_runs(at, _day(at, batch, day), **asked, cursor=cursor, limit=limit),
+    listed = call.answer(
+        lambda at: lists.list_day_runs(at, _day(at, batch, day), page, **asked),
         lambda remote: remote.page(
-            f"{DAY_PATH}/runs",
-            CallRunView,
-            limit=limit,
-            cursor=cursor,
-            query=asked,
-            **day_over_rest(remote, batch, day),
+            f"{DAY_PATH}/runs", CallRunView, page, query=asked, **day_over_rest(remote, batch, day)
         ),
     )
-    emit_page(call, views, CALL_RUN_COLUMNS, next_cursor=following, more="There may be more:", none=_NO_RUN)
+    emit_page(call, listed, CALL_RUN_COLUMNS, more="There may be more:", none=_NO_RUN)
 
 
 @command(app, "export")
 def export_day(
-    call: Call,
+    call: CliCall,
     day: DayArgument = None,
     *,
     batch: BatchOption = None,
@@ -333,7 +318,7 @@ def _plan_over_rest(
     target = batch_over_rest(remote, batch)
     day = str(days.check_date(date, "--date")) if date else running_date(target)
     path, query = f"{BATCH_PATH}/plan", {"dry_run": dry_run}
-    return remote.ask("POST", path, type_, body={"date": day}, query=query, wait_s=PLAN_S, batch=target.id).view
+    return remote.ask("POST", path, type_, body={"date": day}, query=query, wait_s=PLAN_S, batch=target.id)
 
 
 def _write(pages: Iterable[bytes], output: Path | None) -> int:
@@ -365,6 +350,6 @@ def _view(put: BatchPut, *, now_ms: int) -> BatchView:
     return batch_view(put.batch, now_ms=now_ms)
 
 
-def _emit_one(call: Call, view: BatchView, *, done: str) -> None:
+def _emit_one(call: CliCall, view: BatchView, *, done: str) -> None:
     rests = "; it is paused" if view.paused else ""
     emit(call, view, f"{view.id} {done}; next start: {view.next_start}{rests}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from paceline.shells.cli.output import Columns, Fields, Note, Table, table
-from paceline.shells.cli.text.columns import Heading, ident, word
-from paceline.steps.views.days import CALL_STATES, DayReport, EvennessView, WindowView
+from paceline.core.batches.calls import CallState
+from paceline.shells.cli.output import Columns, TextFields, TextNote, TextTable, table
+from paceline.shells.cli.text.columns import ident, word
+from paceline.steps.views.days import CALL_STATES, DayReport, EvennessView, ProviderDay, WindowView
 
 if TYPE_CHECKING:
     from paceline.steps.batches.preview import Preview
@@ -17,9 +18,9 @@ BARS = " ▁▂▃▄▅▆▇█"
 PROVIDERS_SHOWN = 50
 
 
-def day_text(report: DayReport) -> Iterator[Fields | Table | Note | str]:
+def day_text(report: DayReport) -> Iterator[TextFields | TextTable | TextNote | str]:
     totals = [f"{count} {state}" for state, count in report.totals.items() if count]
-    yield Fields(
+    yield TextFields(
         [
             ("batch", report.batch),
             ("date", f"{report.date} ({report.state})"),
@@ -32,25 +33,22 @@ def day_text(report: DayReport) -> Iterator[Fields | Table | Note | str]:
     yield from _chart(report.histogram)
     shown = report.providers[:PROVIDERS_SHOWN]
     states = [state for state in CALL_STATES if any(one.totals[state] for one in shown)]
-    columns = [
-        Heading("PROVIDER", "ident"),
-        Heading("RUNS", "word"),
-        *(Heading(state.upper(), "word", 1) for state in states),
-        Heading("IDEAL GAP", "word", 3),
-        Heading("MAX GAP", "word", 2),
-    ]
-    gaps = [(_gap_text(one.evenness.ideal_gap_ms), _gap_text(one.evenness.max_gap_ms)) for one in shown]
-    counts = [[one.totals[state] for state in states] for one in shown]
-    rows = zip(shown, counts, gaps, strict=True)
-    yield Table(columns, [(one.provider, one.runs, *count, *gap) for one, count, gap in rows])
+    columns: Columns = {
+        "PROVIDER": ident("provider"),
+        "RUNS": word("runs"),
+        **{state.upper(): word(_runs_in(state), 1) for state in states},
+        "IDEAL GAP": word(lambda one: _gap_text(one.evenness.ideal_gap_ms), 3),
+        "MAX GAP": word(lambda one: _gap_text(one.evenness.max_gap_ms), 2),
+    }
+    yield table(columns, shown)
     if len(report.providers) > len(shown) or report.next_cursor is not None:
-        yield Note("There are more providers: paceline batch runs --provider PROVIDER shows one")
+        yield TextNote("There are more providers: paceline batch runs --provider PROVIDER shows one")
     if report.outside:
-        yield Note(f"{report.outside} runs are due outside the window.")
+        yield TextNote(f"{report.outside} runs are due outside the window.")
 
 
-def preview_text(shown: Preview) -> Iterator[Fields | Table | Note | str]:
-    yield Fields(
+def preview_text(shown: Preview) -> Iterator[TextFields | TextTable | TextNote | str]:
+    yield TextFields(
         [
             ("batch", shown.batch),
             ("date", f"{shown.date} (not planned by this)"),
@@ -63,15 +61,19 @@ def preview_text(shown: Preview) -> Iterator[Fields | Table | Note | str]:
     yield from _chart(shown.histogram)
     yield table(_PREVIEW_COLUMNS, shown.providers[:PROVIDERS_SHOWN])
     if (left := len(shown.providers) - PROVIDERS_SHOWN) > 0:
-        yield Note(f"and {left} more providers; --json shows them")
+        yield TextNote(f"and {left} more providers; --json shows them")
     for warning in shown.warnings[:PROVIDERS_SHOWN]:
-        yield Note(f"warning: {warning.provider}: {warning.detail}")
+        yield TextNote(f"warning: {warning.provider}: {warning.detail}")
 
 
 def _evenness_fields(figures: EvennessView) -> list[tuple[str, Any]]:
     largest, ideal = _gap_text(figures.max_gap_ms), _gap_text(figures.ideal_gap_ms)
     gaps = f"{largest} at most, {ideal} ideal, ratio {figures.ratio:.2f}"
     return [("gap", gaps), ("worst minute", f"{figures.worst_minute_runs} runs")]
+
+
+def _runs_in(state: CallState) -> Callable[[ProviderDay], int]:
+    return lambda day: day.totals[state]
 
 
 def _chart(histogram: list[WindowView]) -> Iterator[str]:

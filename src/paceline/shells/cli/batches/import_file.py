@@ -16,11 +16,11 @@ from paceline.errors import FieldProblem, InvalidInput, MalformedBody, PacelineE
 from paceline.shells.cli.batches.commands import BatchOption, app, the_batch
 from paceline.shells.cli.batches.over_rest import BATCH_PATH, batch_over_rest
 from paceline.shells.cli.batches.sources import open_source, table_name
-from paceline.shells.cli.call import Call, command
-from paceline.shells.cli.imports import BulkAnswer, Tally, emit_tally, import_items
+from paceline.shells.cli.call import CliCall, command
+from paceline.shells.cli.imports import Tally, alone, emit_tally, import_items
 from paceline.shells.cli.monitors.items import Broken, Item, read_items
 from paceline.shells.cli.options import argument, flag, option
-from paceline.shells.cli.output import Note, print_text, progress_bar
+from paceline.shells.cli.output import TextNote, print_text, progress_bar
 from paceline.steps.batches import batches
 from paceline.steps.batches.batches import PutRecord
 
@@ -52,7 +52,7 @@ FormatOption = Annotated[
 ]
 
 
-class Row(NamedTuple):
+class ImportedRecord(NamedTuple):
     """A line of the file: its record, or the reason why it was refused."""
 
     line: int
@@ -62,7 +62,7 @@ class Row(NamedTuple):
 
 @command(app, "import")
 def import_records(
-    call: Call,
+    call: CliCall,
     source: SourceArgument,
     *,
     batch: BatchOption = None,
@@ -83,7 +83,7 @@ def import_records(
     with open_source(call, source) as (path, name, stream):
         is_csv = form == "csv" or (form is None and name.lower().endswith(".csv"))
 
-        def put_all(put: Callable[[Sequence[Row], Tally], None], *, page_items: int) -> Tally:
+        def put_all(put: Callable[[Sequence[ImportedRecord], Tally], None], *, page_items: int) -> Tally:
             rows = read_csv(stream) if is_csv else read_json(stream)
             return import_items(path, stream, rows, put, page_items=page_items)
 
@@ -119,16 +119,16 @@ def _import_table(system: System, batch: Batch, table: str, *, restart: bool) ->
         before = import_table(system.store, batch, records, table, put, now_ms=now_ms, from_start=restart)
     if before:
         print_text(
-            Note(f"Went on after {before} items, where an import was cut short; --restart begins from the first.")
+            TextNote(f"Went on after {before} items, where an import was cut short; --restart begins from the first.")
         )
     return tally
 
 
-def read_json(stream: BinaryIO) -> Iterator[Row]:
+def read_json(stream: BinaryIO) -> Iterator[ImportedRecord]:
     return (_row(item) for item in read_items(stream))
 
 
-def read_csv(stream: BinaryIO) -> Iterator[Row]:
+def read_csv(stream: BinaryIO) -> Iterator[ImportedRecord]:
     """Yields the rows.
 
     The first line names the columns. If the file cannot be read to its end, the last row says so.
@@ -140,34 +140,30 @@ def read_csv(stream: BinaryIO) -> Iterator[Row]:
         text.detach()  # the caller closes the stream
 
 
-def _put(system: System, batch: Batch, page: Sequence[Row], tally: Tally) -> None:
+def _put(system: System, batch: Batch, page: Sequence[ImportedRecord], tally: Tally) -> None:
     """Puts a page of records. New records are planned once, at the end of the file."""
     records = [row.record for row in page]
     now_ms = system.clock.now_ms()
     puts = batches.put_parsed_records(system.store, batch, records, now_ms=now_ms, vault=system.vault)
     for row, put in zip(page, puts, strict=True):
-        if put.error is not None:
-            tally.refuse(row.line, row.id, put.error)
-        else:
-            tally.counts[put.disposition] += 1
+        tally.add_result(row.line, row.id, put.disposition, put.error)
 
 
-def _put_over_rest(remote: Remote, batch: str, page: Sequence[Row], tally: Tally) -> None:
+def _put_over_rest(remote: Remote, batch: str, page: Sequence[ImportedRecord], tally: Tally) -> None:
     """Puts a page of records over REST. Records that were already refused are not sent."""
+    from paceline.shells.api.documents import BulkAnswer
+
     items = [_document(row.record) for row in page if isinstance(row.record, RecordSpec)]
-    answer = remote.ask("PUT", f"{BATCH_PATH}/records", BulkAnswer, body={"items": items}, batch=batch).view
+    answer = remote.ask("PUT", f"{BATCH_PATH}/records", BulkAnswer, body={"items": items}, batch=batch)
     assert len(answer.items) == len(items)
-    told = iter(enumerate(answer.items))
+    results = iter(enumerate(answer.items))
     for row in page:
         if isinstance(row.record, PutRecord):
             assert row.record.error is not None, "only a refused record is no RecordSpec"
             tally.refuse(row.line, row.id, row.record.error)
             continue
-        index, result = next(told)
-        if result.error is not None:
-            tally.refuse(row.line, row.id, result.error.alone(f"/items/{index}"))
-        else:
-            tally.counts[result.disposition] += 1
+        index, result = next(results)
+        tally.add_result(row.line, row.id, result.disposition, alone(index, result.error))
 
 
 def _document(record: RecordSpec) -> dict[str, Any]:
@@ -177,22 +173,22 @@ def _document(record: RecordSpec) -> dict[str, Any]:
     return {name: value for name, value in document.items() if name not in {"options", "templated"}} | {"body": body}
 
 
-def _row(item: Item | Broken) -> Row:
+def _row(item: Item | Broken) -> ImportedRecord:
     if isinstance(item, Broken):
         return _refused(item.line, MalformedBody(f"{item.reason}; the rest of the file was not read."))
     record = batches.judge_record(item.body)
-    return Row(item.line, record.id if isinstance(record, RecordSpec) else id_in(item.body), record)
+    return ImportedRecord(item.line, record.id if isinstance(record, RecordSpec) else id_in(item.body), record)
 
 
-def _refused(line: int, error: PacelineError, record_id: str | None = None) -> Row:
-    return Row(line, record_id, PutRecord(record_id or "", "refused", error))
+def _refused(line: int, error: PacelineError, record_id: str | None = None) -> ImportedRecord:
+    return ImportedRecord(line, record_id, PutRecord(record_id or "", "refused", error))
 
 
-class _Named(msgspec.Struct):
+class _NamedRecord(msgspec.Struct):
     id: str | None = None
 
 
-_NAMED = msgspec.json.Decoder(_Named)
+_NAMED = msgspec.json.Decoder(_NamedRecord)
 
 
 def id_in(body: bytes) -> str | None:
@@ -203,7 +199,7 @@ def id_in(body: bytes) -> str | None:
         return None
 
 
-def _csv_rows(reader: Iterator[list[str]]) -> Iterator[Row]:
+def _csv_rows(reader: Iterator[list[str]]) -> Iterator[ImportedRecord]:
     line = 1
     try:
         columns = [name.strip().lower() for name in next(reader, [])]
@@ -227,7 +223,7 @@ def _header_problem(columns: list[str]) -> str | None:
     return "A column is named twice." if len(set(columns)) < len(columns) else None
 
 
-def _csv_row(line: int, columns: list[str], cells: list[str]) -> Row:
+def _csv_row(line: int, columns: list[str], cells: list[str]) -> ImportedRecord:
     if len(cells) != len(columns):
         return _refused(line, InvalidInput(f"The line has {len(cells)} cells, but the first line has {len(columns)}."))
     values = dict(zip(columns, cells, strict=True))
@@ -244,7 +240,9 @@ def _csv_row(line: int, columns: list[str], cells: list[str]) -> Row:
     problems += record_problems(record)
     if active is None:
         problems.append(FieldProblem("/active", "true or false"))
-    return _refused(line, InvalidInput.of(*problems), record.id) if problems else Row(line, record.id, record)
+    return (
+        _refused(line, InvalidInput.of(*problems), record.id) if problems else ImportedRecord(line, record.id, record)
+    )
 
 
 def _csv_options(values: Mapping[str, str]) -> tuple[RecordOptions, list[FieldProblem]]:

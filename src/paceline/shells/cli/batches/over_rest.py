@@ -9,6 +9,7 @@ import msgspec
 
 from paceline.core.batches.batch import BatchSpec, day_at
 from paceline.errors import InvalidInput
+from paceline.shells.cli.options import PageOptions
 from paceline.steps.views.report import BatchView
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def batch_over_rest(remote: Remote, name: str | None) -> BatchView:
     """Returns the batch of a command: the one that is named, else the only one."""
     if name is not None:
         return remote.get(BATCH_PATH, BatchView, batch=name)
-    found, _ = remote.page("/v1/batches", BatchView, limit=2, cursor=None)
+    found = remote.page("/v1/batches", BatchView, PageOptions(2)).items
     if len(found) != 1:
         raise no_single_batch(len(found))
     return found[0]

@@ -11,13 +11,12 @@ from paceline.core.batches import provider as definitions
 from paceline.core.batches.values import ProviderPut
 from paceline.errors import FieldProblem, InvalidInput
 from paceline.shells import lists
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.files import read_input
 from paceline.shells.cli.options import (
-    PAGE_MAX,
-    CursorOption,
+    LONGEST_PAGE,
     DefinitionOption,
-    LimitOption,
+    PageOptions,
     PausedOption,
     ReplaceOption,
     argument,
@@ -26,7 +25,7 @@ from paceline.shells.cli.options import (
     merged,
     option,
 )
-from paceline.shells.cli.output import Columns, Fields, emit, emit_page
+from paceline.shells.cli.output import Columns, TextFields, emit, emit_page
 from paceline.shells.cli.text.columns import address, ident, when, word, words
 from paceline.steps.batches import providers
 from paceline.steps.edit import edit, unless_changed
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 app = typer.Typer(name="provider", help="Set, watch, pause and remove providers.")
 
 SPEC_BYTES_MAX = 1_048_576
+_NONE = "There is no provider yet. Set one: paceline provider set ID --base-url URL"
 _PROVIDER = "/v1/providers/{provider}"
 IdArgument = Annotated[str, argument("ID", "The provider's id.")]
 PATHS = {
@@ -106,7 +106,7 @@ class ProviderOptions(NamedTuple):
 
 @command(app, "set")
 def set_provider(
-    call: Call,
+    call: CliCall,
     provider_id: IdArgument,
     *,
     file: DefinitionOption = None,
@@ -133,49 +133,41 @@ def set_provider(
 
 
 @command(app, "list")
-def list_providers(call: Call, *, limit: LimitOption = PAGE_MAX, cursor: CursorOption = None) -> None:
+def list_providers(call: CliCall, *, page: PageOptions = LONGEST_PAGE) -> None:
     """List the providers and the state of each."""
-    views, following = call.answer(
-        lambda at: lists.list_providers(at, cursor=cursor, limit=limit),
-        lambda remote: remote.page("/v1/providers", ProviderView, limit=limit, cursor=cursor),
+    listed = call.answer(
+        lambda at: lists.list_providers(at, page), lambda remote: remote.page("/v1/providers", ProviderView, page)
     )
-    emit_page(
-        call,
-        views,
-        PROVIDER_COLUMNS,
-        next_cursor=following,
-        more="There are more: paceline provider list",
-        none="There is no provider yet. Set one: paceline provider set ID --base-url URL",
-    )
+    emit_page(call, listed, PROVIDER_COLUMNS, more="There are more: paceline provider list", none=_NONE)
 
 
 @command(app, "show")
-def show(call: Call, provider_id: IdArgument) -> None:
+def show(call: CliCall, provider_id: IdArgument) -> None:
     """Show a provider: its definition and its current state."""
     view = call.answer(
         lambda at: _view(at, providers.get_provider(at.store, provider_id)),
         lambda remote: remote.get(_PROVIDER, ProviderView, provider=provider_id),
     )
-    emit(call, view, Fields(_fields(view)))
+    emit(call, view, TextFields(_fields(view)))
 
 
 @command(
     app, "resume", help_text="Resume a paused provider; it catches up at a limited pace, not in a burst.", paused=False
 )
 @command(app, "pause", help_text="Pause a provider: no new call starts; calls in flight finish.", paused=True)
-def set_paused(call: Call, provider_id: IdArgument, *, paused: bool) -> None:
+def set_paused(call: CliCall, provider_id: IdArgument, *, paused: bool) -> None:
     def on_store(system: System) -> ProviderView:
         now_ms = system.clock.now_ms()
         put = providers.set_provider_paused(system.store, provider_id, paused=paused, now_ms=now_ms)
         return _view(system, put.provider)
 
     path = f"{_PROVIDER}/{'pause' if paused else 'resume'}"
-    view = call.answer(on_store, lambda remote: remote.ask("POST", path, ProviderView, provider=provider_id).view)
+    view = call.answer(on_store, lambda remote: remote.ask("POST", path, ProviderView, provider=provider_id))
     _emit_one(call, view, done="paused" if paused else "resumed")
 
 
 @command(app, "rm")
-def remove(call: Call, provider_id: IdArgument) -> None:
+def remove(call: CliCall, provider_id: IdArgument) -> None:
     """Remove a provider that no record names and no run waits for."""
     call.answer(
         lambda at: providers.remove_provider(at.store, provider_id),
@@ -250,7 +242,7 @@ def _expect(text: str) -> Any:
         raise InvalidInput.of(FieldProblem("--expect", 'write JSON, for example {"done": ["2xx", 409]}')) from None
 
 
-def _emit_one(call: Call, view: ProviderView, *, done: str) -> None:
+def _emit_one(call: CliCall, view: ProviderView, *, done: str) -> None:
     emit(call, view, f"{view.id} {done}; {view.standing.waiting} waiting")
 
 

@@ -10,10 +10,11 @@ from paceline.core.batches.batch import record_document
 from paceline.shells.cli.batches.commands import BatchOption, the_batch
 from paceline.shells.cli.batches.import_file import app
 from paceline.shells.cli.batches.over_rest import BATCH_PATH, DAY_PATH, batch_over_rest
-from paceline.shells.cli.call import Call, command
-from paceline.shells.cli.options import CursorOption, LimitOption, ProviderOption, argument, flag, option
+from paceline.shells.cli.call import CliCall, command
+from paceline.shells.cli.options import PageOptions, ProviderOption, argument, flag, option
 from paceline.shells.cli.output import Columns, emit, emit_page
 from paceline.shells.cli.text.columns import address, ident, word
+from paceline.shells.lists import ListPage
 from paceline.shells.lists import list_records as list_of_records
 
 if TYPE_CHECKING:
@@ -37,35 +38,33 @@ RecordsOption = Annotated[list[str] | None, option("RECORD", "A record to run ag
 
 @command(app, "records")
 def list_records(
-    call: Call,
+    call: CliCall,
     name: BatchArgument = None,
     *,
     batch: BatchOption = None,
     provider: ProviderOption = None,
     active: Annotated[bool | None, flag("--active/--inactive", "Only active records, or only inactive ones.")] = None,
-    limit: LimitOption = 100,
-    cursor: CursorOption = None,
+    page: PageOptions,
 ) -> None:
     """List a batch's records in order of id."""
 
-    def on_store(system: System) -> tuple[list[dict[str, Any]], str | None]:
+    def on_store(system: System) -> ListPage[dict[str, Any]]:
         target = the_batch(system.store, batch or name)
-        found, following = list_of_records(system, target, provider, active=active, cursor=cursor, limit=limit)
-        return [msgspec.json.decode(msgspec.json.encode(record_document(record))) for record in found], following
+        found = list_of_records(system, target, provider, page, active=active)
+        documents = msgspec.json.encode([record_document(record) for record in found.items])
+        return ListPage(msgspec.json.decode(documents), found.next_cursor)
 
-    def over_rest(remote: Remote) -> tuple[list[dict[str, Any]], str | None]:
+    def over_rest(remote: Remote) -> ListPage[dict[str, Any]]:
         asked = {"provider": provider, "active": None if active is None else str(active).lower()}
-        names = {"batch": batch_over_rest(remote, batch or name).id}
-        path = f"{BATCH_PATH}/records"
-        return remote.page(path, dict[str, Any], limit=limit, cursor=cursor, query=asked, **names)
+        target = batch_over_rest(remote, batch or name).id
+        return remote.page(f"{BATCH_PATH}/records", dict[str, Any], page, query=asked, batch=target)
 
-    views, following = call.answer(on_store, over_rest)
-    emit_page(call, views, RECORD_COLUMNS, next_cursor=following, more="There may be more:", none=_NO_RECORD)
+    emit_page(call, call.answer(on_store, over_rest), RECORD_COLUMNS, more="There may be more:", none=_NO_RECORD)
 
 
 @command(app, "rerun")
 def rerun_day(
-    call: Call,
+    call: CliCall,
     day: DateArgument,
     *,
     batch: BatchOption = None,
@@ -86,7 +85,7 @@ def rerun_day(
     def over_rest(remote: Remote) -> dict[str, int]:
         path, target = f"{DAY_PATH}/rerun", batch_over_rest(remote, batch).id
         body = {name: value for name, value in (("state", state), ("records", record)) if value is not None}
-        return remote.ask("POST", path, dict[str, int], body=body, batch=target, date=day).view
+        return remote.ask("POST", path, dict[str, int], body=body, batch=target, date=day)
 
     done = call.answer(on_store, over_rest)
     emit(call, done, f"{done['enqueued']} enqueued" + (f" as rerun {done['rerun']}" if done["rerun"] else ""))

@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple
 from urllib.parse import urlsplit
 
 from paceline.errors import InvalidInput
-from paceline.shells.cli.call import Call
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.files import open_input
 
 TABLE = "dynamodb://"
@@ -36,7 +36,7 @@ def table_name(source: str) -> str | None:
 
 
 @contextmanager
-def open_source(call: Call, source: str) -> Iterator[Source]:
+def open_source(call: CliCall, source: str) -> Iterator[Source]:
     """Opens the source. A URL is downloaded first, so that nothing is put if the connection breaks."""
     if not source.startswith(ADDRESSES):
         with open_input(Path(source)) as stream:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.options import argument, option
 
 SinceOption = Annotated[
@@ -21,12 +19,8 @@ DateOption = Annotated[str | None, option("DATE", "With --batch: judge only this
 JobOption = Annotated[str | None, option("JOB", "Judge only this job.")]
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "verify")(verify)
-
-
 def verify(
-    call: Call,
+    call: CliCall,
     file: FileArgument = None,
     receipt: ReceiptArgument = None,
     *,

@@ -11,7 +11,7 @@ import msgspec
 from paceline.core.verify.receipt import FORMAT, Receipt, compare, make_receipt
 from paceline.errors import InvalidInput, MalformedBody
 from paceline.shells.cli import output
-from paceline.shells.cli.call import Call
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.files import draft_of, open_input, read_input
 from paceline.shells.cli.options import option
 
@@ -40,7 +40,7 @@ def write_receipt(file: Path, receipt: Path) -> None:
         draft.write_bytes(msgspec.json.format(msgspec.json.encode(made), indent=1) + b"\n")
 
 
-def check_receipt(call: Call, file: Path, receipt: Path) -> int:
+def check_receipt(call: CliCall, file: Path, receipt: Path) -> int:
     """Compares a file with its receipt, prints the result, and returns the exit code."""
     try:
         known = msgspec.json.decode(read_input(receipt, RECEIPT_BYTES_MAX), type=Receipt)

@@ -16,7 +16,7 @@ from paceline.core.verify.rules import Rules
 from paceline.core.verify.verdict import Verdict
 from paceline.errors import FieldProblem, InvalidInput
 from paceline.shells.cli import output
-from paceline.shells.cli.call import Call
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.files import open_input
 from paceline.shells.cli.history.receipts import read_lines
 from paceline.steps.history.selection import only_batch, only_job
@@ -29,7 +29,7 @@ _SPANS = frozenset({"every_ms", "jitter_ms", "lead_ms", "latency_ms", "keep_ms",
 
 
 def judge_history(
-    call: Call, file: Path | None, *, since: str | None, batch: str | None, date: str | None, job: str | None
+    call: CliCall, file: Path | None, *, since: str | None, batch: str | None, date: str | None, job: str | None
 ) -> int:
     """Judges the store, or an export, and prints the result. Returns the exit code."""
     select = _selection(batch, date, job)
@@ -50,7 +50,9 @@ def judge_history(
     return emit_report(call, report)
 
 
-def _judge_export(file: Path, rules: Rules, since: str | None, select: Select, bar: output.Progress) -> VerifyReport:
+def _judge_export(
+    file: Path, rules: Rules, since: str | None, select: Select, bar: output.ProgressCallback
+) -> VerifyReport:
     """Judges an export as of the time in its first line: nothing in the file is later."""
     with open_input(file) as stream:
         lines = read_lines(stream)
@@ -77,7 +79,7 @@ def _selection(batch: str | None, date: str | None, job: str | None) -> Select:
     return iter
 
 
-def emit_report(call: Call, report: VerifyReport) -> int:
+def emit_report(call: CliCall, report: VerifyReport) -> int:
     """Prints the results of the judges, and returns the exit code."""
     document = {
         "ok": report.passed,

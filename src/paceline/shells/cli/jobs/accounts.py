@@ -7,28 +7,29 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from paceline.core.jobs.values import AccountSpec
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.options import ReplaceOption, argument, flag, given, option
-from paceline.shells.cli.output import Note, Table, emit
-from paceline.shells.cli.text.columns import Heading
+from paceline.shells.cli.output import Columns, TextNote, emit, table
+from paceline.shells.cli.text.columns import ident, word, words
+from paceline.shells.lists import ListPage
 from paceline.steps.jobs import accounts
-from paceline.steps.views.account_report import AccountView, account_view, account_views
+from paceline.steps.views.account_report import AccountView, MeterView, account_view, account_views
 
 if TYPE_CHECKING:
     from paceline.wiring import System
 
 app = typer.Typer(name="account", help="Set RIPE Atlas accounts and see what is left of each.")
 
-COLUMNS = (
-    Heading("ACCOUNT", "ident"),
-    Heading("STATE", "word"),
-    Heading("METER", "word"),
-    Heading("SPENT", "word"),
-    Heading("HELD", "word", 2),
-    Heading("ELSEWHERE", "word", 3),
-    Heading("LIMIT", "word"),
-    Heading("REASON", "words", 1),
-)
+COLUMNS: Columns = {
+    "ACCOUNT": ident("account"),
+    "STATE": word("state"),
+    "METER": word("name"),
+    "SPENT": word("meter.spent"),
+    "HELD": word("meter.held", 2),
+    "ELSEWHERE": word("meter.foreign", 3),
+    "LIMIT": word("meter.limit"),
+    "REASON": words("reason", 1),
+}
 IdArgument = Annotated[str, argument("ID", "The account's id; a name that you choose.")]
 
 
@@ -49,8 +50,18 @@ class AccountOptions(NamedTuple):
     )
 
 
+class MeterRow(NamedTuple):
+    account: str
+    state: str
+    name: str
+    meter: MeterView
+    reason: str
+
+
 @command(app, "set")
-def set_account(call: Call, account_id: IdArgument, *, replace: ReplaceOption = False, options: AccountOptions) -> None:
+def set_account(
+    call: CliCall, account_id: IdArgument, *, replace: ReplaceOption = False, options: AccountOptions
+) -> None:
     """Create an account, or change the fields that the options name and keep the rest. The next send uses it."""
     changes = given(options)
     done, view = call.answer_or_new(
@@ -63,20 +74,20 @@ def set_account(call: Call, account_id: IdArgument, *, replace: ReplaceOption = 
         ),
     )
     limits = f"{view.concurrent} at once, {view.daily_results} results and {view.daily_credits} credits a day"
-    note = None if view.keys else Note(f"It has no key yet. Add one: paceline key add {account_id}")
+    note = None if view.keys else TextNote(f"It has no key yet. Add one: paceline key add {account_id}")
     emit(call, view, f"{view.id} {done}: {limits}; {view.reason or view.state}", note)
 
 
 @command(app, "list")
-def list_accounts(call: Call) -> None:
+def list_accounts(call: CliCall) -> None:
     """List the accounts: what is spent, held and allowed of each meter, the state, and why one cannot send."""
     views = call.answer(
         lambda at: account_views(at.store, now_ms=at.clock.now_ms()),
         lambda remote: remote.every("/v1/accounts", AccountView),
     )
-    rows = [row for view in views for row in _rows(view)]
-    note = None if views else Note("There is no account yet. Set one: paceline account set ID")
-    emit(call, {"items": views, "next_cursor": None}, Table(COLUMNS, rows), note)
+    rows = table(COLUMNS, (row for view in views for row in _rows(view)))
+    note = None if views else TextNote("There is no account yet. Set one: paceline account set ID")
+    emit(call, ListPage(views, None), rows, note)
 
 
 def _set(system: System, account_id: str, changes: dict[str, Any], *, replace: bool) -> tuple[str, AccountView]:
@@ -94,15 +105,11 @@ def _limits(view: AccountView) -> dict[str, Any]:
     return {name: getattr(view, name) for name in AccountSpec.__struct_fields__}
 
 
-def _rows(view: AccountView) -> list[tuple[Any, ...]]:
+def _rows(view: AccountView) -> list[MeterRow]:
     """Returns a row for each meter. The first row has the account's id, state and reason."""
     usage = view.usage
     meters = {"at once": usage.concurrent, "results": usage.daily_results, "credits": usage.daily_credits}
     meters |= {} if usage.balance is None else {"balance": usage.balance}
-    rows: list[tuple[Any, ...]] = []
-    for name, meter in meters.items():
-        figures = meter.spent, meter.held, meter.foreign, meter.limit
-        rows.append(
-            (" ", " ", name, *figures, " ") if rows else (view.id, view.state, name, *figures, view.reason or " ")
-        )
-    return rows
+    first, *others = meters.items()
+    row = MeterRow(view.id, view.state, *first, view.reason or " ")
+    return [row, *(MeterRow(" ", " ", name, meter, " ") for name, meter in others)]

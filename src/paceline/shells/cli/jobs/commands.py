@@ -12,15 +12,16 @@ import typer
 from paceline.errors import InvalidInput
 from paceline.shells import lists
 from paceline.shells.cli import output
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.files import read_input
 from paceline.shells.cli.history.receipts import ReceiptOption, write_receipt
 from paceline.shells.cli.jobs import submission
 from paceline.shells.cli.jobs.results import write_on_store, write_over_rest
 from paceline.shells.cli.jobs.sources import JOB_PATH, RemoteJobs, StoreJobs
 from paceline.shells.cli.jobs.watch import watch_job
-from paceline.shells.cli.options import CursorOption, LimitOption, UserOption, argument, flag, option
+from paceline.shells.cli.options import PageOptions, UserOption, argument, flag, option
 from paceline.shells.cli.text.columns import address, ident, when, word, words
+from paceline.shells.lists import ListPage
 from paceline.steps import access
 from paceline.steps.views import job_report
 from paceline.steps.views.job_report import CostView, CountsView, JobSummary, JobView
@@ -41,7 +42,7 @@ WatchOption = Annotated[bool, flag("--watch", "Show the progress until the job i
 
 @command(app, "submit")
 def submit_job(
-    call: Call,
+    call: CliCall,
     file: Annotated[Path, argument("FILE", "The job as JSON; - reads stdin.")],
     *,
     user: UserOption = None,
@@ -81,31 +82,27 @@ def submit_job(
 
 @command(app, "list")
 def list_jobs(
-    call: Call,
+    call: CliCall,
     *,
     user: Annotated[
         str | None, option("USER", "Only this user's. [default: $PACELINE_USER, or everybody's]", "--user")
     ] = None,
-    limit: LimitOption = 100,
-    cursor: CursorOption = None,
+    page: PageOptions,
 ) -> None:
     """List jobs, newest first, with progress and cost."""
     named = user or os.environ.get("PACELINE_USER")
 
-    def on_store(system: System) -> tuple[list[JobSummary], str | None]:
+    def on_store(system: System) -> ListPage[JobSummary]:
         owner = access.get_user(system.store, named).id if named else None
-        return lists.list_jobs(system, owner, cursor=cursor, limit=limit)
+        return lists.list_jobs(system, owner, page)
 
-    views, following = call.answer(
-        on_store,
-        lambda remote: remote.page("/v1/jobs", JobSummary, limit=limit, cursor=cursor, query={"user": named}),
-    )
-    output.emit_page(call, views, JOB_COLUMNS, next_cursor=following, more="There are more:", none=_NO_JOB)
+    listed = call.answer(on_store, lambda remote: remote.page("/v1/jobs", JobSummary, page, query={"user": named}))
+    output.emit_page(call, listed, JOB_COLUMNS, none=_NO_JOB)
 
 
 @command(app, "show")
 def show(
-    call: Call,
+    call: CliCall,
     job: JobArgument,
     *,
     watch: WatchOption = False,
@@ -130,16 +127,16 @@ def show(
     output.emit(
         call,
         view,
-        output.Fields(_fields(view)),
+        output.TextFields(_fields(view)),
         *(("", output.table(MEASUREMENT_COLUMNS, shown)) if shown else ()),
-        output.Note(f"and {left} more measurements; --limit or --json shows them") if left else None,
+        output.TextNote(f"and {left} more measurements; --limit or --json shows them") if left else None,
     )
     return output.EXIT_OK
 
 
 @command(app, "results")
 def results(
-    call: Call,
+    call: CliCall,
     job: JobArgument,
     *,
     merged: Annotated[bool, flag("--merged", "One line for each target, with all its results.")] = False,
@@ -164,7 +161,7 @@ def results(
 
 
 @command(app, "cancel")
-def cancel(call: Call, job: JobArgument) -> None:
+def cancel(call: CliCall, job: JobArgument) -> None:
     """Cancel a job: measurements that were not sent are refunded at once, running ones are stopped."""
 
     def on_store(system: System) -> tuple[JobView, JobView]:
@@ -174,7 +171,7 @@ def cancel(call: Call, job: JobArgument) -> None:
         return before, job_report.job_progress(system.store, after, now_ms=now_ms)
 
     def over_rest(remote: Remote) -> tuple[JobView, JobView]:
-        return RemoteJobs(remote).progress(job), remote.ask("DELETE", JOB_PATH, JobView, job=job).view
+        return RemoteJobs(remote).progress(job), remote.ask("DELETE", JOB_PATH, JobView, job=job)
 
     before, view = call.answer(on_store, over_rest)
     counts = view.counts

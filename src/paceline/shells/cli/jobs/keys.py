@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paceline.errors import FieldProblem, InvalidInput
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall, command
 from paceline.shells.cli.options import argument, flag, option
-from paceline.shells.cli.output import Columns, Note, emit, emit_page, print_note
+from paceline.shells.cli.output import Columns, TextNote, emit, emit_list, print_note
 from paceline.shells.cli.text.columns import ident, when, word, words
 from paceline.steps.jobs import accounts
 from paceline.steps.views.account_report import AccountView, AddedKeyView, KeyView, added_key_view, key_view
@@ -49,7 +49,7 @@ KeyIdArgument = Annotated[str, argument("KEY_ID", "The key's id, as `paceline ke
 
 @command(app, "add")
 def add(
-    call: Call,
+    call: CliCall,
     account: AccountArgument,
     key: Annotated[
         str | None,
@@ -75,27 +75,27 @@ def add(
     def over_rest(remote: Remote) -> AddedKeyView:
         remote.get("/v1/accounts/{account}", AccountView, account=account)
         body, query = {"key": read_key(), "label": label}, {"check": "false" if no_check else None}
-        return remote.ask("POST", _KEYS, AddedKeyView, body=body, query=query, wait_s=TRIAL_S, account=account).view
+        return remote.ask("POST", _KEYS, AddedKeyView, body=body, query=query, wait_s=TRIAL_S, account=account)
 
     view = call.answer(lambda at: _add(at, account, read_key, label=label, check=not no_check), over_rest)
     if view.unverified is None:
         done = "RIPE was not asked what it may do"
     else:
         done = "tried at RIPE" + ("" if view.unverified else ", it may do all that is needed")
-    note = Note(f"Not verified: that it may {'; that it may '.join(view.unverified)}.") if view.unverified else None
+    note = TextNote(f"Not verified: that it may {'; that it may '.join(view.unverified)}.") if view.unverified else None
     emit(call, view, _line(view, f"added to {account}; {done}"), note)
 
 
 @command(app, "list")
 def list_keys(
-    call: Call,
+    call: CliCall,
     account: Annotated[
         str | None, argument("ACCOUNT", "Only the keys of this account. [default: of all accounts]")
     ] = None,
 ) -> None:
     """List keys by their last four characters, with the state of each."""
     views = call.answer(lambda at: _list(at, account), lambda remote: _list_over_rest(remote, account))
-    emit_page(call, views, KEY_COLUMNS, none="There is no key yet. Add one: paceline key add ACCOUNT")
+    emit_list(call, views, KEY_COLUMNS, none="There is no key yet. Add one: paceline key add ACCOUNT")
 
 
 @command(
@@ -105,17 +105,17 @@ def list_keys(
     enabled=False,
 )
 @command(app, "enable", help_text="Enable a key again, at once; one that RIPE refused is tried again.", enabled=True)
-def set_enabled(call: Call, account: AccountArgument, key_id: KeyIdArgument, *, enabled: bool) -> None:
+def set_enabled(call: CliCall, account: AccountArgument, key_id: KeyIdArgument, *, enabled: bool) -> None:
     body = {"enabled": enabled}
     view = call.answer(
         lambda at: key_view(accounts.set_key_enabled(at.store, account, key_id, enabled=enabled)),
-        lambda remote: remote.ask("PATCH", _KEY, KeyView, body=body, account=account, key=key_id).view,
+        lambda remote: remote.ask("PATCH", _KEY, KeyView, body=body, account=account, key=key_id),
     )
     emit(call, view, _line(view, "enabled" if enabled else "disabled"))
 
 
 @command(app, "rm")
-def remove(call: Call, account: AccountArgument, key_id: KeyIdArgument) -> None:
+def remove(call: CliCall, account: AccountArgument, key_id: KeyIdArgument) -> None:
     """Remove a key with its secret. The key at RIPE does not change."""
     call.answer(
         lambda at: accounts.remove_key(at.store, account, key_id),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import msgspec
 
-from paceline.shells.cli.files import draft_of
-from paceline.shells.cli.output import Progress, progress_bar
+from paceline.shells.cli.files import open_output
+from paceline.shells.cli.output import ProgressCallback, progress_bar
 from paceline.steps.views import job_report
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ RESULTS_S = 600.0
 """Longest wait for the next line from RIPE."""
 
 
-class Written(NamedTuple):
+class WrittenResults(NamedTuple):
     """What was written. ``errors`` counts definitions without results, or without all of them."""
 
     results: int
@@ -42,7 +42,7 @@ class _Line(msgspec.Struct, frozen=True):
 _LINE = msgspec.json.Decoder(_Line)
 
 
-def write_on_store(system: System, job: str, output: Path | None, *, merged: bool) -> Written:
+def write_on_store(system: System, job: str, output: Path | None, *, merged: bool) -> WrittenResults:
     from paceline.steps.jobs.results import write_merged, write_results
     from paceline.wiring import open_atlas
 
@@ -50,26 +50,26 @@ def write_on_store(system: System, job: str, output: Path | None, *, merged: boo
     with closing(open_atlas(system.settings)) as atlas:
         found = job_report.find_job(system.store, None, job)
         expected = sum(one.delivered for item in job_report.job_measurements(system.store, found) for one in item.atlas)
-        with _sink(output) as sink, _results_bar(output) as bar:
-            take = _Counted(sink, lambda lines: bar(lines, max(expected, lines)))
+        with open_output(output) as sink, _results_bar(output) as bar:
+            take = _CountedWriter(sink, lambda lines: bar(lines, max(expected, lines)))
             read = write(system.store, atlas, system.vault, found, take)
-    return Written(read.results, read.errors, take.bytes)
+    return WrittenResults(read.results, read.errors, take.bytes)
 
 
-def write_over_rest(remote: Remote, job: str, output: Path | None, *, merged: bool) -> Written:
+def write_over_rest(remote: Remote, job: str, output: Path | None, *, merged: bool) -> WrittenResults:
     pieces = remote.stream(
         "/v1/jobs/{job}/results", query={"merged": "target" if merged else None}, wait_s=RESULTS_S, job=job
     )
     results = errors = 0
     first = next(pieces, b"")  # a job that does not exist must not leave an empty file
-    with _sink(output) as sink, _results_bar(output) as bar:
-        take = _Counted(sink, lambda lines: bar(lines, None))
+    with open_output(output) as sink, _results_bar(output) as bar:
+        take = _CountedWriter(sink, lambda lines: bar(lines, None))
         for line in _lines(first, pieces):
             take(line)
             held = _LINE.decode(line)
             results += len(held.results) + (held.result is not msgspec.UNSET)
             errors += len(held.errors) + (held.error is not msgspec.UNSET)
-    return Written(results, errors, take.bytes)
+    return WrittenResults(results, errors, take.bytes)
 
 
 def _lines(first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -86,7 +86,7 @@ def _lines(first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
         yield rest
 
 
-class _Counted:
+class _CountedWriter:
     """Writes pieces to the sink, counts them and their bytes, and calls ``tell`` with the count."""
 
     def __init__(self, sink: BinaryIO, tell: Callable[[int], None]) -> None:
@@ -101,17 +101,7 @@ class _Counted:
 
 
 @contextmanager
-def _sink(output: Path | None) -> Iterator[BinaryIO]:
-    """Opens stdout, or a file that appears, or replaces an older one, only once it is complete."""
-    if output is None:
-        yield sys.stdout.buffer
-        return
-    with draft_of(output) as draft, draft.open("wb") as file:
-        yield file
-
-
-@contextmanager
-def _results_bar(output: Path | None) -> Iterator[Progress]:
+def _results_bar(output: Path | None) -> Iterator[ProgressCallback]:
     if output is None and sys.stdout.isatty():  # a bar would mix with the lines on the terminal
         yield lambda _done, _total: None
         return

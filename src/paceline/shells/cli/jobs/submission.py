@@ -12,19 +12,21 @@ from paceline.core.instants import to_text
 from paceline.core.jobs.cost import Cost, add_costs, price
 from paceline.core.jobs.job import Job, JobLimits, parse_job
 from paceline.core.jobs.measurement import kind_of
-from paceline.shells.cli.call import Call, owner_id
-from paceline.shells.cli.output import Fields, Note, Table, emit
+from paceline.shells.cli.call import CliCall, owner_id
+from paceline.shells.cli.output import Columns, TextFields, TextNote, emit, table
 from paceline.steps.jobs import submit
 from paceline.steps.views.job_report import BudgetView
 
 if TYPE_CHECKING:
+    from paceline.shells.api.documents import JobAccepted
     from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
 JOBS_PATH = "/v1/jobs"
+PRICE_COLUMNS: Columns = {"TYPE": "type", "DEFINITIONS": "definitions", "RESULTS": "results", "CREDITS": "credits"}
 
 
-class Quote(msgspec.Struct, frozen=True):
+class JobPrice(msgspec.Struct, frozen=True):
     """Highest cost of a job, in all and by type, and whether the user's credits suffice."""
 
     cost: int
@@ -34,16 +36,6 @@ class Quote(msgspec.Struct, frozen=True):
     resets_at: str
     types: list[KindPrice] = []
     user: str = ""
-
-
-class Submitted(msgspec.Struct, frozen=True):
-    """A job that was accepted. ``again``: it was submitted before, with the same key."""
-
-    job: str
-    cost: int
-    credits_left: int
-    measurements: int
-    again: bool
 
 
 class KindPrice(msgspec.Struct, frozen=True):
@@ -70,34 +62,36 @@ def _dearest_first(one: KindPrice) -> tuple[int, str]:
     return -one.credits, one.type
 
 
-def quote_on_store(system: System, user: str | None, body: bytes) -> tuple[Quote, int]:
+def quote_on_store(system: System, user: str | None, body: bytes) -> tuple[JobPrice, int]:
     """Returns the price of the job, and the user's daily credits."""
     owner, now_ms, limits = owner_id(system, user), system.clock.now_ms(), system.job_limits
     quote = submit.quote_job(system.store, owner, body, limits=limits, now_ms=now_ms)
     budget = quote.budget
     kinds = kind_prices(parse_job(body, limits, now_ms=now_ms), now_ms=now_ms)
-    view = Quote(
+    view = JobPrice(
         quote.cost, budget.left, quote.measurements, quote.fits, to_text(budget.resets_ms), types=kinds, user=owner
     )
     return view, budget.limit
 
 
-def quote_over_rest(remote: Remote, user: str | None, body: bytes) -> tuple[Quote, int]:
+def quote_over_rest(remote: Remote, user: str | None, body: bytes) -> tuple[JobPrice, int]:
     """Like ``quote_on_store``, over REST.
 
     The prices by type are computed here, from a job that the service found valid.
     """
     owner = remote.owner(user)
     query = {"dry_run": "true", "user": owner}
-    answered = remote.ask("POST", JOBS_PATH, Quote, body=body, query=query)
+    quoted = remote.ask("POST", JOBS_PATH, JobPrice, body=body, query=query)
     budget = remote.get("/v1/users/{user}/budget", BudgetView, user=owner)
     no_limits = JobLimits(sys.maxsize, sys.maxsize, sys.maxsize, sys.maxsize)
     now_ms = time.time_ns() // 1_000_000
     kinds = kind_prices(parse_job(body, no_limits, now_ms=now_ms), now_ms=now_ms)
-    return msgspec.structs.replace(answered.view, types=kinds, user=owner), budget.limit
+    return msgspec.structs.replace(quoted, types=kinds, user=owner), budget.limit
 
 
-def submit_on_store(system: System, user: str | None, body: bytes, *, idempotency_key: str | None) -> Submitted:
+def submit_on_store(system: System, user: str | None, body: bytes, *, idempotency_key: str | None) -> JobAccepted:
+    from paceline.shells.api.documents import JobAccepted
+
     done = submit.submit_job(
         system.store,
         owner_id(system, user),
@@ -106,15 +100,17 @@ def submit_on_store(system: System, user: str | None, body: bytes, *, idempotenc
         idempotency_key=idempotency_key,
         now_ms=system.clock.now_ms(),
     )
-    return Submitted(done.job.id, done.job.reserved, done.budget.left, done.job.measurements, done.again)
+    return JobAccepted(done.job.id, done.job.reserved, done.budget.left, done.job.measurements, done.again)
 
 
-def submit_over_rest(remote: Remote, user: str | None, body: bytes, *, idempotency_key: str | None) -> Submitted:
+def submit_over_rest(remote: Remote, user: str | None, body: bytes, *, idempotency_key: str | None) -> JobAccepted:
+    from paceline.shells.api.documents import JobAccepted
+
     query, headers = {"user": remote.owner(user)}, {"Idempotency-Key": idempotency_key}
-    return remote.ask("POST", JOBS_PATH, Submitted, body=body, query=query, headers=headers).view
+    return remote.ask("POST", JOBS_PATH, JobAccepted, body=body, query=query, headers=headers)
 
 
-def emit_quote(call: Call, quoted: tuple[Quote, int]) -> None:
+def emit_quote(call: CliCall, quoted: tuple[JobPrice, int]) -> None:
     quote, limit = quoted
     left = quote.credits_left
     after = f"yes, {left - quote.cost} would be left" if quote.fits else f"no, {quote.cost - left} too many"
@@ -124,11 +120,10 @@ def emit_quote(call: Call, quoted: tuple[Quote, int]) -> None:
         ("credits left", f"{left} of {limit} for {quote.user} until {quote.resets_at}"),
         ("fits", after),
     ]
-    rows = [(one.type, one.definitions, one.results, one.credits) for one in quote.types]
-    emit(call, quote, Table(["TYPE", "DEFINITIONS", "RESULTS", "CREDITS"], rows), "", Fields(fields))
+    emit(call, quote, table(PRICE_COLUMNS, quote.types), "", TextFields(fields))
 
 
-def emit_submitted(call: Call, done: Submitted) -> None:
-    told = f"{done.measurements} measurements, {done.cost} credits reserved, {done.credits_left} left today"
-    note = Note("It was submitted before with this idempotency key; nothing was added.") if done.again else None
-    emit(call, done, note, f"{done.job} submitted: {told}.")
+def emit_submitted(call: CliCall, done: JobAccepted) -> None:
+    summary = f"{done.measurements} measurements, {done.cost} credits reserved, {done.credits_left} left today"
+    note = TextNote("It was submitted before with this idempotency key; nothing was added.") if done.again else None
+    emit(call, done, note, f"{done.job} submitted: {summary}.")

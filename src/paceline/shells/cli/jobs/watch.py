@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from paceline.shells.cli.call import Call
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.jobs.sources import JobSource
 from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, emit, print_note, print_text
 from paceline.shells.cli.text.form import printable
@@ -34,7 +34,7 @@ class Bar(NamedTuple):
     style: str
 
 
-def watch_job(call: Call, jobs: JobSource, job_id: str) -> int:
+def watch_job(call: CliCall, jobs: JobSource, job_id: str) -> int:
     """Shows the job until it is finished. Returns 0 if all of it succeeded. Ctrl-C ends the watching, not the job."""
     try:
         with _screen(call) as show:
@@ -80,7 +80,7 @@ def waiting_text(waiting: WaitingView) -> str:
     return f"waits: {waiting.reason}{again}{room}"
 
 
-def _follow(jobs: JobSource, job_id: str, show: Show, call: Call) -> JobView:
+def _follow(jobs: JobSource, job_id: str, show: Show, call: CliCall) -> JobView:
     seen, since_s, asked = "", time.monotonic(), False
     while True:
         view = jobs.progress(job_id)
@@ -103,7 +103,7 @@ def _moving(view: JobView) -> str:
     return repr((view.state, view.counts, view.cost))
 
 
-def _ask_for_daemon(jobs: JobSource, call: Call) -> None:
+def _ask_for_daemon(jobs: JobSource, call: CliCall) -> None:
     if not jobs.is_worked_on():
         store = f" --store {call.store}" if call.store else ""
         print_note(
@@ -113,7 +113,7 @@ def _ask_for_daemon(jobs: JobSource, call: Call) -> None:
 
 
 @contextmanager
-def _screen(call: Call) -> Iterator[Show]:
+def _screen(call: CliCall) -> Iterator[Show]:
     if call.as_json or not sys.stdout.isatty():
         yield _Lines(call)
         return
@@ -128,7 +128,7 @@ def _screen(call: Call) -> Iterator[Show]:
 class _Lines:
     """Prints a line when something has changed."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: CliCall) -> None:
         self._call = call
         self._last = ""
 

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
 from paceline.core.monitors.definition import MonitorSpec, spec_document
-from paceline.errors import AlreadyExists
-from paceline.shells.cli.call import Call, command, owner_id
-from paceline.shells.cli.files import draft_of
+from paceline.shells.cli.call import CliCall, command, owner_id
+from paceline.shells.cli.files import open_output, refuse_existing
 from paceline.shells.cli.monitors.commands import IdArgument
 from paceline.shells.cli.monitors.import_file import app
 from paceline.shells.cli.monitors.over_rest import MONITOR_PATH, MONITORS_PATH
-from paceline.shells.cli.options import PAGE_MAX, UserOption, argument, flag, option
-from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, Fields, Moment, Note, emit, print_note
+from paceline.shells.cli.options import UserOption, argument, flag, option
+from paceline.shells.cli.output import EXIT_FAILED, EXIT_OK, TextFields, TextNote, TextTime, emit, print_note
 from paceline.steps.monitors.run_now import TIMES_DEFAULT, TIMES_MAX, RunNowView, UpcomingView, run_now, upcoming
 from paceline.steps.views import report
 from paceline.steps.views.report import MonitorView, RunView
@@ -43,7 +40,7 @@ CountOption = Annotated[int, option("N", "How many times to show.", "--count", m
 
 @command(app, "run")
 def run_monitor(
-    call: Call,
+    call: CliCall,
     monitor_id: IdArgument,
     *,
     user: UserOption = None,
@@ -63,23 +60,23 @@ def run_monitor(
         )
 
     def over_rest(remote: Remote) -> RunNowView | RunView:
-        made = remote.ask("POST", f"{MONITOR_PATH}/run", RunNowView, user=remote.owner(user), id=monitor_id).view
+        made = remote.ask("POST", f"{MONITOR_PATH}/run", RunNowView, user=remote.owner(user), id=monitor_id)
         if not wait:
             return made
         return _ended(lambda: remote.get("/v1/runs/{run}", RunView, run=made.run), wait_s=wait_for)
 
     view = call.answer(on_store, over_rest)
     if isinstance(view, RunNowView):
-        emit(call, view, view.run, Note(f"See it: paceline run show {view.run}"))
+        emit(call, view, view.run, TextNote(f"See it: paceline run show {view.run}"))
         return EXIT_OK
     shown = [(name, getattr(view, name)) for name in ("run", "state", "latency_ms", "status_code", "reason")]
-    emit(call, view, Fields(shown), None if view.outcome else Note(f"It has not ended within {wait_for:g} s."))
+    emit(call, view, TextFields(shown), None if view.outcome else TextNote(f"It has not ended within {wait_for:g} s."))
     return EXIT_OK if view.outcome == "ok" else EXIT_FAILED
 
 
 @command(app, "next")
 def list_next_times(
-    call: Call, monitor_id: IdArgument, *, user: UserOption = None, count: CountOption = TIMES_DEFAULT
+    call: CliCall, monitor_id: IdArgument, *, user: UserOption = None, count: CountOption = TIMES_DEFAULT
 ) -> None:
     """Show when a monitor fires next, if nothing is edited."""
     view = call.answer(
@@ -88,17 +85,19 @@ def list_next_times(
             f"{MONITOR_PATH}/next", UpcomingView, query={"count": count}, user=remote.owner(user), id=monitor_id
         ),
     )
-    emit(call, view, *map(Moment, view.items), Note(_REASONS[view.reason]) if view.reason else None)
+    emit(call, view, *map(TextTime, view.items), TextNote(_REASONS[view.reason]) if view.reason else None)
 
 
 @command(app, "export")
-def export_monitors(call: Call, file: ExportArgument = Path("-"), *, user: UserOption = None) -> None:
+def export_monitors(call: CliCall, file: ExportArgument = Path("-"), *, user: UserOption = None) -> None:
     """Write a user's monitors, one JSON document per line, for paceline monitor import."""
-    lines = 0
+    target, lines = None if str(file) == "-" else file, 0
 
     def write(documents: Iterator[dict[str, Any]]) -> None:
         nonlocal lines
-        with _open_output(file) as stream:
+        if target is not None:
+            refuse_existing(target)
+        with open_output(target) as stream:
             for document in documents:
                 stream.write(msgspec.json.encode(document) + b"\n")
                 lines += 1
@@ -107,11 +106,11 @@ def export_monitors(call: Call, file: ExportArgument = Path("-"), *, user: UserO
         lambda system: write(_definitions(system, owner_id(system, user))),
         lambda remote: write(_definitions_over_rest(remote, remote.owner(user))),
     )
-    told = f"{lines} monitors exported. Sealed values are written as ***, and stay as they are where they exist."
-    if str(file) == "-":
-        print_note(told)
+    text = f"{lines} monitors exported. Sealed values are written as ***, and stay as they are where they exist."
+    if target is None:
+        print_note(text)
     else:
-        emit(call, {"file": str(file), "monitors": lines}, f"{file}: {lines} monitors", Note(told))
+        emit(call, {"file": str(file), "monitors": lines}, f"{file}: {lines} monitors", TextNote(text))
 
 
 def _definitions(system: System, owner: str) -> Iterator[dict[str, Any]]:
@@ -121,27 +120,9 @@ def _definitions(system: System, owner: str) -> Iterator[dict[str, Any]]:
 
 def _definitions_over_rest(remote: Remote, owner: str) -> Iterator[dict[str, Any]]:
     """Yields the definitions alone, without schedule and health."""
-    cursor: str | None = None
-    while True:
-        views, cursor = remote.page(MONITORS_PATH, MonitorView, limit=PAGE_MAX, cursor=cursor, user=owner)
-        for view in views:
-            shown = msgspec.to_builtins(view)
-            yield {"id": view.id} | {name: shown[name] for name in MonitorSpec.__struct_fields__ if name in shown}
-        if cursor is None:
-            return
-
-
-@contextmanager
-def _open_output(file: Path) -> Iterator[BinaryIO]:
-    """Opens stdout, or a file that appears once it is complete."""
-    if str(file) == "-":
-        yield sys.stdout.buffer
-        sys.stdout.buffer.flush()
-        return
-    if file.exists():
-        raise AlreadyExists(f"{file} exists already. Choose another name.")
-    with draft_of(file) as draft, draft.open("wb") as stream:
-        yield stream
+    for view in remote.walk(MONITORS_PATH, MonitorView, user=owner):
+        shown = msgspec.to_builtins(view)
+        yield {"id": view.id} | {name: shown[name] for name in MonitorSpec.__struct_fields__ if name in shown}
 
 
 def _ended(look: Callable[[], RunView], *, wait_s: float) -> RunView:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,7 +14,7 @@ from paceline.core.alerts.silence import SilenceBody, monitor_silence
 from paceline.core.monitors.definition import Monitor, MonitorSpec, spec_document
 from paceline.core.monitors.values import PutResult
 from paceline.errors import InvalidInput, RevisionMismatch
-from paceline.shells.cli.call import Call, command, owner_id
+from paceline.shells.cli.call import CliCall, command, owner_id
 from paceline.shells.cli.channels import ForOption, ReasonOption, emit_silence, silence_now
 from paceline.shells.cli.files import read_input
 from paceline.shells.cli.monitors.document import MonitorOptions, document_of, patch_of
@@ -22,15 +22,14 @@ from paceline.shells.cli.monitors.lists import ListOptions, again, list_on_store
 from paceline.shells.cli.monitors.over_rest import MONITOR_PATH, set_over_rest
 from paceline.shells.cli.monitors.uptime_text import uptime_fields
 from paceline.shells.cli.options import (
-    PAGE_MAX,
-    CursorOption,
+    LONGEST_PAGE,
     DefinitionOption,
-    LimitOption,
+    PageOptions,
     ReplaceOption,
     UserOption,
     argument,
 )
-from paceline.shells.cli.output import Columns, Fields, emit, emit_page, table
+from paceline.shells.cli.output import Columns, TextFields, emit, emit_page, table
 from paceline.shells.cli.runs import RUN_COLUMNS
 from paceline.shells.cli.text.columns import address, ident, when, word, words
 from paceline.shells.lists import list_monitor_runs
@@ -50,14 +49,14 @@ app = typer.Typer(name="monitor", help="Set, pause, watch and remove monitors.")
 RUNS_SHOWN = 10
 _RUNS_PATH = f"{MONITOR_PATH}/runs"
 _NO_RUN = "There is no run yet. Check now: paceline monitor run ID"
-Shown = tuple[MonitorView, list[RunView], UptimeView]
+Shown = tuple[MonitorView, Sequence[RunView], UptimeView]
 """A monitor, its latest runs, and its uptime."""
 IdArgument = Annotated[str, argument("ID", "The monitor's id.")]
 
 
 @command(app, "set")
 def set_monitor(
-    call: Call,
+    call: CliCall,
     monitor_id: IdArgument,
     *,
     user: UserOption = None,
@@ -92,41 +91,38 @@ def set_monitor(
 
 @command(app, "list")
 def list_monitors(
-    call: Call,
+    call: CliCall,
     *,
     user: UserOption = None,
     filters: ListOptions,
-    limit: LimitOption = PAGE_MAX,
-    cursor: CursorOption = None,
+    page: PageOptions = LONGEST_PAGE,
 ) -> None:
     """List monitors with health and next due time, of a user or of all users."""
     if filters.all_users and user is not None:
         raise InvalidInput("Give either --user or --all-users.")
-    owner, views, following = call.answer(
-        lambda at: list_on_store(at, None if filters.all_users else owner_id(at, user), filters, cursor, limit),
-        lambda remote: list_over_rest(
-            remote, None if filters.all_users else remote.owner(user), filters, cursor, limit
-        ),
+    owner, listed = call.answer(
+        lambda at: list_on_store(at, None if filters.all_users else owner_id(at, user), filters, page),
+        lambda remote: list_over_rest(remote, None if filters.all_users else remote.owner(user), filters, page),
     )
     more = f"There are more: paceline monitor list {again(owner, filters)}"
     columns = {"USER": ident("user"), **MONITOR_COLUMNS} if owner is None else MONITOR_COLUMNS
-    emit_page(call, views, columns, next_cursor=following, more=more, none=_none_text(owner, filters))
+    emit_page(call, listed, columns, more=more, none=_none_text(owner, filters))
 
 
 @command(app, "show")
-def show(call: Call, monitor_id: IdArgument, *, user: UserOption = None) -> None:
+def show(call: CliCall, monitor_id: IdArgument, *, user: UserOption = None) -> None:
     """Show a monitor: definition, schedule, health, uptime and the latest runs."""
     view, runs, uptime = call.answer(
         lambda at: _show(at, user, monitor_id), lambda remote: _show_over_rest(remote, user, monitor_id)
     )
     latest = ("\nLatest runs:", table(RUN_COLUMNS, runs)) if runs else ("\nNo run yet.",)
     document = {**msgspec.to_builtins(view), "runs": runs, "uptime": uptime}
-    emit(call, document, Fields(_fields(view)), "\nUptime:", Fields(uptime_fields(uptime)), *latest)
+    emit(call, document, TextFields(_fields(view)), "\nUptime:", TextFields(uptime_fields(uptime)), *latest)
 
 
 @command(app, "silence")
 def silence(
-    call: Call, monitor_id: IdArgument, *, user: UserOption = None, lasting: ForOption, reason: ReasonOption = ""
+    call: CliCall, monitor_id: IdArgument, *, user: UserOption = None, lasting: ForOption, reason: ReasonOption = ""
 ) -> None:
     """Hold back a monitor's alerts for a time; its runs go on."""
     body = SilenceBody(lasting, reason)
@@ -137,46 +133,43 @@ def silence(
 
     def over_rest(remote: Remote) -> SilenceView:
         path, owner = f"{MONITOR_PATH}/silence", remote.owner(user)
-        return remote.ask("POST", path, SilenceView, body=msgspec.to_builtins(body), user=owner, id=monitor_id).view
+        return remote.ask("POST", path, SilenceView, body=msgspec.to_builtins(body), user=owner, id=monitor_id)
 
     emit_silence(call, call.answer(on_store, over_rest))
 
 
 @command(app, "runs")
 def list_runs(
-    call: Call,
+    call: CliCall,
     monitor_id: IdArgument,
     *,
     user: UserOption = None,
-    limit: LimitOption = 100,
-    cursor: CursorOption = None,
+    page: PageOptions,
 ) -> None:
     """List a monitor's runs, newest first."""
-    views, following = call.answer(
-        lambda at: list_monitor_runs(at, _find(at, user, monitor_id), cursor=cursor, limit=limit),
-        lambda remote: remote.page(
-            _RUNS_PATH, RunView, limit=limit, cursor=cursor, user=remote.owner(user), id=monitor_id
-        ),
+    listed = call.answer(
+        lambda at: list_monitor_runs(at, _find(at, user, monitor_id), page),
+        lambda remote: remote.page(_RUNS_PATH, RunView, page, user=remote.owner(user), id=monitor_id),
     )
-    emit_page(call, views, RUN_COLUMNS, next_cursor=following, more="There may be more:", none=_NO_RUN)
+    emit_page(call, listed, RUN_COLUMNS, more="There may be more:", none=_NO_RUN)
 
 
 @command(app, "resume", help_text="Resume a paused monitor, at once.", paused=False)
 @command(app, "pause", help_text="Pause a monitor: it keeps its schedule and does not fire.", paused=True)
-def set_paused(call: Call, monitor_id: IdArgument, *, user: UserOption = None, paused: bool) -> None:
+def set_paused(call: CliCall, monitor_id: IdArgument, *, user: UserOption = None, paused: bool) -> None:
     def on_store(system: System) -> MonitorView:
         owner = owner_id(system, user)
         return _view(system, _edit(system, owner, monitor_id, lambda spec: define.set_paused(spec, paused=paused)))
 
     def over_rest(remote: Remote) -> MonitorView:
         path = f"{MONITOR_PATH}/{'pause' if paused else 'resume'}"
-        return remote.ask("POST", path, MonitorView, user=remote.owner(user), id=monitor_id).view
+        return remote.ask("POST", path, MonitorView, user=remote.owner(user), id=monitor_id)
 
     _emit_one(call, call.answer(on_store, over_rest), done="paused" if paused else "resumed")
 
 
 @command(app, "rm")
-def remove(call: Call, monitor_id: IdArgument, *, user: UserOption = None) -> None:
+def remove(call: CliCall, monitor_id: IdArgument, *, user: UserOption = None) -> None:
     """Remove a monitor. It does not fire any more."""
     call.answer(
         lambda at: define.remove_monitor(at.store, owner_id(at, user), monitor_id, now_ms=at.clock.now_ms()),
@@ -203,7 +196,7 @@ def _show(system: System, user: str | None, monitor_id: str) -> Shown:
 def _show_over_rest(remote: Remote, user: str | None, monitor_id: str) -> Shown:
     names: dict[str, Any] = {"user": remote.owner(user), "id": monitor_id}
     view = remote.get(MONITOR_PATH, MonitorView, **names)
-    runs = remote.page(_RUNS_PATH, RunView, limit=RUNS_SHOWN, cursor=None, **names)[0]
+    runs = remote.page(_RUNS_PATH, RunView, PageOptions(RUNS_SHOWN), **names).items
     return view, runs, remote.get(f"{MONITOR_PATH}/uptime", UptimeView, **names)
 
 
@@ -229,26 +222,12 @@ def _put(
 ) -> PutResult:
     put = define.parse_put(owner, monitor_id, body, system.limits, expected_revision=expected_revision)
     put = seal_put(system.store, system.vault, put)
-    return define.put_monitor(
-        system.store,
-        put,
-        monitors_max=system.settings.monitors_max,
-        firings_max=system.settings.firings_per_second_max,
-        now_ms=system.clock.now_ms(),
-    )
+    return define.put_monitor(system.store, put, **system.user_limits, now_ms=system.clock.now_ms())
 
 
 def _edit(system: System, owner: str, monitor_id: str, change: Callable[[MonitorSpec], MonitorSpec]) -> PutResult:
-    return define.edit_monitor(
-        system.store,
-        owner,
-        monitor_id,
-        change,
-        expected_revision=None,
-        monitors_max=system.settings.monitors_max,
-        firings_max=system.settings.firings_per_second_max,
-        now_ms=system.clock.now_ms(),
-    )
+    limits, now_ms = system.user_limits, system.clock.now_ms()
+    return define.edit_monitor(system.store, owner, monitor_id, change, expected_revision=None, **limits, now_ms=now_ms)
 
 
 def _view(system: System, put: PutResult) -> MonitorView:
@@ -256,7 +235,7 @@ def _view(system: System, put: PutResult) -> MonitorView:
     return report.monitor_view(system.store, put.monitor, now_ms=system.clock.now_ms())
 
 
-def _emit_one(call: Call, view: MonitorView, *, done: str) -> None:
+def _emit_one(call: CliCall, view: MonitorView, *, done: str) -> None:
     emit(call, view, f"{view.id} {done}; next due: {view.schedule.next_due or 'none'}")
 
 
@@ -298,9 +277,9 @@ def _fields(view: MonitorView) -> list[tuple[str, Any]]:
     first = [("monitor", document.pop("id")), *((name, document.pop(name)) for name in shown)]
     when = [(name, document.pop(name)) for name in ("every", "cron", "timezone") if name in document]
     aim = [(f"check.{name}", value if isinstance(value, str) else _json(value)) for name, value in check.items()]
-    told = [(f"alert.{name}", value) for name, value in alert.items()]
+    alerts = [(f"alert.{name}", value) for name, value in alert.items()]
     placed = [(f"schedule.{name}", value) for name, value in schedule.items()]
-    return [*first, *aim, *when, *document.items(), *told, *placed]
+    return [*first, *aim, *when, *document.items(), *alerts, *placed]
 
 
 def _json(value: Any) -> str:

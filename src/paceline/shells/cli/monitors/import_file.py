@@ -12,9 +12,9 @@ from paceline.core.monitors.checks import parse_check
 from paceline.core.monitors.values import PutMonitor
 from paceline.core.parsing import decode
 from paceline.errors import FieldProblem, InvalidInput, MalformedBody, PacelineError
-from paceline.shells.cli.call import Call, command, owner_id
+from paceline.shells.cli.call import CliCall, command, owner_id
 from paceline.shells.cli.files import open_input
-from paceline.shells.cli.imports import BulkAnswer, Tally, emit_tally, import_items
+from paceline.shells.cli.imports import Tally, alone, emit_tally, import_items
 from paceline.shells.cli.monitors.commands import app
 from paceline.shells.cli.monitors.items import Broken, Item, read_items
 from paceline.shells.cli.options import UserOption, argument
@@ -38,7 +38,7 @@ _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 @command(app, "import")
 def import_monitors(
-    call: Call,
+    call: CliCall,
     file: FileArgument,
     *,
     user: UserOption = None,
@@ -71,21 +71,17 @@ def _put(system: System, owner: str, page: Sequence[Item | Broken], tally: Tally
             parsed.append((item.line, seal_put(system.store, system.vault, put)))
         except PacelineError as error:
             tally.refuse(item.line, monitor_id, error)
-    limits = {
-        "monitors_max": system.settings.monitors_max,
-        "firings_max": system.settings.firings_per_second_max,
-    }
+    limits = system.user_limits
     puts = [put for _, put in parsed]
     results = define.put_many_monitors(system.store, puts, page=COMMIT, **limits, now_ms=system.clock.now_ms())
     for (line, put), result in zip(parsed, results, strict=True):
-        if refused := define.put_error(result, put, **limits):
-            tally.refuse(line, put.id, refused)
-        else:
-            tally.counts[result.disposition] += 1
+        tally.add_result(line, put.id, result.disposition, define.put_error(result, put, **limits))
 
 
 def _put_over_rest(remote: Remote, owner: str, page: Sequence[Item | Broken], tally: Tally) -> None:
     """Puts a page over REST. Items without an id, or that are no JSON object, are refused here: they cannot be sent."""
+    from paceline.shells.api.documents import BulkAnswer
+
     sent: list[_Sent] = []
     for item in page:
         monitor_id = None
@@ -101,12 +97,9 @@ def _put_over_rest(remote: Remote, owner: str, page: Sequence[Item | Broken], ta
         sent.sort(key=lambda one: one.host)
     for chunk in _chunks(sent):
         items = [msgspec.Raw(one.document) for one in chunk]
-        answer = remote.ask("PUT", "/v1/users/{user}/monitors", BulkAnswer, body={"items": items}, user=owner).view
+        answer = remote.ask("PUT", "/v1/users/{user}/monitors", BulkAnswer, body={"items": items}, user=owner)
         for index, (one, result) in enumerate(zip(chunk, answer.items, strict=True)):
-            if result.error is not None:
-                tally.refuse(one.line, one.id, result.error.alone(f"/items/{index}"))
-            else:
-                tally.counts[result.disposition] += 1
+            tally.add_result(one.line, one.id, result.disposition, alone(index, result.error))
 
 
 class _Sent(NamedTuple):

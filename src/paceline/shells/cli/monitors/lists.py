@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from paceline.core.monitors.lists.query import parse_query
 from paceline.shells.cli.monitors.over_rest import MONITORS_PATH
-from paceline.shells.cli.options import flag, option
-from paceline.shells.lists import list_monitors
+from paceline.shells.cli.options import PageOptions, flag, option
+from paceline.shells.lists import ListPage, list_monitors
 from paceline.steps.views.report import MonitorView
 
 if TYPE_CHECKING:
     from paceline.shells.cli.remote import Remote
     from paceline.wiring import System
 
-Page = tuple[list[MonitorView], str | None]
-Listed = tuple[str | None, list[MonitorView], str | None]
-"""The owner (None: all users), the monitors, and the cursor of the next page."""
+Page = ListPage[MonitorView]
 PAGES_MAX = 10_000
 
 
@@ -37,18 +35,20 @@ class ListOptions(NamedTuple):
         return {"tag": self.tag, "health": self.health, "kind": self.kind, "q": self.search, "sort": self.sort}
 
 
-def list_on_store(system: System, owner: str | None, filters: ListOptions, cursor: str | None, limit: int) -> Listed:
+def list_on_store(
+    system: System, owner: str | None, filters: ListOptions, page: PageOptions
+) -> tuple[str | None, Page]:
+    """Returns the owner (None: all users) and a page of the monitors."""
     query = parse_query(owner=owner, **filters.asked())
-    return owner, *_filled(lambda size, at: list_monitors(system, query, cursor=at, limit=size), cursor, limit)
+    return owner, _filled(lambda part: list_monitors(system, query, part), page)
 
 
-def list_over_rest(remote: Remote, owner: str | None, filters: ListOptions, cursor: str | None, limit: int) -> Listed:
+def list_over_rest(
+    remote: Remote, owner: str | None, filters: ListOptions, page: PageOptions
+) -> tuple[str | None, Page]:
     path, names = ("/v1/monitors", {}) if owner is None else (MONITORS_PATH, {"user": owner})
-
-    def read(size: int, at: str | None) -> Page:
-        return remote.page(path, MonitorView, limit=size, cursor=at, query=filters.asked(), **names)
-
-    return owner, *_filled(read, cursor, limit)
+    asked = filters.asked()
+    return owner, _filled(lambda part: remote.page(path, MonitorView, part, query=asked, **names), page)
 
 
 def again(owner: str | None, filters: ListOptions) -> str:
@@ -57,12 +57,12 @@ def again(owner: str | None, filters: ListOptions) -> str:
     return " ".join(["--all-users" if owner is None else f"--user {owner}", *given])
 
 
-def _filled(read: Callable[[int, str | None], Page], cursor: str | None, limit: int) -> Page:
+def _filled(read: Callable[[PageOptions], Page], page: PageOptions) -> Page:
     """Reads further pages while they are short, up to the limit."""
-    found: list[MonitorView] = []
+    found, cursor = list[MonitorView](), page.cursor
     for _ in range(PAGES_MAX):
-        views, cursor = read(limit - len(found), cursor)
-        found += views
-        if cursor is None or len(found) == limit:
+        part = read(PageOptions(page.limit - len(found), cursor))
+        found, cursor = [*found, *part.items], part.next_cursor
+        if cursor is None or len(found) == page.limit:
             break
-    return found, cursor
+    return ListPage(found, cursor)

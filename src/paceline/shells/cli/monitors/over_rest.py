@@ -26,10 +26,10 @@ def set_over_rest(remote: Remote, owner: str, monitor_id: str, options: MonitorO
     def attempt() -> tuple[str, MonitorView]:
         if options.names_check and remote.find(MONITOR_PATH, MonitorView, **places) is None:
             new, guard = document_of(options), {"If-None-Match": "*"}
-            return "created", remote.ask("PUT", MONITOR_PATH, MonitorView, body=new, headers=guard, **places).view
-        there = remote.ask("GET", MONITOR_PATH, MonitorView, **places)
+            return "created", remote.ask("PUT", MONITOR_PATH, MonitorView, body=new, headers=guard, **places)
+        there = remote.exchange("GET", MONITOR_PATH, MonitorView, **places)
         patch, guard = patch_of(options, there.view.check), {"If-Match": there.etag or "*"}
-        edited = remote.ask("PATCH", MONITOR_PATH, MonitorView, body=patch, headers=guard, **places)
+        edited = remote.exchange("PATCH", MONITOR_PATH, MonitorView, body=patch, headers=guard, **places)
         return "unchanged" if edited.etag == there.etag else "replaced", edited.view
 
     return edit(attempt)

@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from paceline.shells.cli.call import Call, command, owner_id
-from paceline.shells.cli.files import draft_of
+from paceline.shells.cli.call import CliCall, command, owner_id
+from paceline.shells.cli.files import open_output
 from paceline.shells.cli.monitors.ahead import app
 from paceline.shells.cli.monitors.commands import IdArgument
 from paceline.shells.cli.monitors.over_rest import MONITOR_PATH
 from paceline.shells.cli.monitors.uptime_text import uptime_fields
 from paceline.shells.cli.options import UserOption, option
-from paceline.shells.cli.output import Columns, Fields, emit, table
+from paceline.shells.cli.output import Columns, TextFields, emit, table
 from paceline.shells.cli.text.columns import when, words
 from paceline.steps.monitors.define import get_monitor
 from paceline.steps.views.uptime import UptimeView, days_csv, uptime_view
@@ -30,7 +28,7 @@ CsvOption = Annotated[Path | None, option("FILE", "Write the days to this file a
 
 
 @command(app, "uptime")
-def show_uptime(call: Call, monitor_id: IdArgument, *, user: UserOption = None, csv: CsvOption = None) -> None:
+def show_uptime(call: CliCall, monitor_id: IdArgument, *, user: UserOption = None, csv: CsvOption = None) -> None:
     """Show uptime over 1, 7, 30 and 90 days, latencies and incidents."""
 
     def on_store(system: System) -> UptimeView:
@@ -45,15 +43,12 @@ def show_uptime(call: Call, monitor_id: IdArgument, *, user: UserOption = None, 
         _write_csv(call, view, csv)
         return
     incidents = ("\nIncidents:", table(INCIDENT_COLUMNS, view.incidents)) if view.incidents else ("\nNo incident.",)
-    emit(call, view, Fields(uptime_fields(view)), *incidents)
+    emit(call, view, TextFields(uptime_fields(view)), *incidents)
 
 
-def _write_csv(call: Call, view: UptimeView, file: Path) -> None:
-    text = days_csv(view)
-    if str(file) == "-":
-        typer.echo(text, nl=False)
-        return
-    with draft_of(file) as draft:
-        draft.write_bytes(text)
-    days = len(view.days)
-    emit(call, {"file": str(file), "days": days}, f"{file}: {days} days")
+def _write_csv(call: CliCall, view: UptimeView, file: Path) -> None:
+    target, days = None if str(file) == "-" else file, len(view.days)
+    with open_output(target) as stream:
+        stream.write(days_csv(view))
+    if target is not None:
+        emit(call, {"file": str(file), "days": days}, f"{file}: {days} days")

@@ -23,7 +23,7 @@ class Column(NamedTuple):
 
 
 class Heading(NamedTuple):
-    """A column of a table whose cells are given row by row."""
+    """The head of a column, and what may be done to its cells."""
 
     text: str
     kind: Kind = "words"
@@ -55,8 +55,8 @@ def when(cell: Cell, rank: int = 0) -> Column:
     return Column(cell, "when", rank)
 
 
-def heading_of(column: str | Heading, position: int) -> Heading:
-    """Returns a heading as it is; for a bare text, a column that is left out sooner the further right it stands."""
-    if isinstance(column, Heading):
+def column_of(column: Cell | Column, position: int) -> Column:
+    """Returns a column as it is; for a bare cell, one that is left out sooner the further right it stands."""
+    if isinstance(column, Column):
         return column
-    return Heading(column, "words", position) if position else Heading(column, "ident")
+    return words(column, position) if position else ident(column)

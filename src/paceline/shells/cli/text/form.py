@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from paceline.shells.cli.text import fit
@@ -54,7 +54,9 @@ def form_of(*, utc: bool) -> Form:
     return Form(_width(), time.time_ns() // 1_000_000, utc)
 
 
-def draw_table(form: Form, headings: Sequence[Heading], rows: Iterable[Sequence[Any]], styles: dict[str, str]) -> Drawn:
+def draw_table(
+    form: Form, headings: Sequence[Heading], rows: Iterable[Sequence[Any]], styles: Mapping[str, str]
+) -> Drawn:
     texts = [[_cell(form, one, cell) for one, cell in zip(headings, row, strict=True)] for row in rows]
     if form.width is not None and not texts:
         return Drawn([], [])
@@ -121,9 +123,9 @@ def _is_ident(word: str) -> bool:
 
 def _width() -> int | None:
     """Returns the width to fit. $COLUMNS counts in pipes too, because somebody set it on purpose."""
-    told = os.environ.get("COLUMNS", "")
-    if told.isascii() and told.isdigit() and int(told):
-        return max(int(told), WIDTH_LEAST)
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isascii() and columns.isdigit() and int(columns):
+        return max(int(columns), WIDTH_LEAST)
     if not sys.stdout.isatty():
         return None
     try:
@@ -159,7 +161,7 @@ def _padded(line: list[Piece], widths: list[int]) -> list[Piece]:
 
 
 def _stacked(
-    headings: Sequence[Heading], rows: Sequence[Sequence[str]], width: int, styles: dict[str, str]
+    headings: Sequence[Heading], rows: Sequence[Sequence[str]], width: int, styles: Mapping[str, str]
 ) -> Iterator[list[Piece]]:
     """Yields a line for each cell that is not empty, ids first: ids are too long to stand side by side."""
     order = sorted(range(len(headings)), key=lambda n: (headings[n].kind != "ident" or headings[n].rank > 0, n))

@@ -15,10 +15,8 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from paceline.errors import PacelineError
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.options import flag
 from paceline.shells.cli.output import EXIT_OK, RemoteError, emit
 from paceline.shells.cli.text.form import WIDTH_LEAST, form_of
@@ -27,7 +25,7 @@ if TYPE_CHECKING:  # slow imports that no other command needs
     from rich.console import Console
     from rich.text import Text
 
-    from paceline.shells.cli.top.facts import Facts
+    from paceline.shells.cli.top.facts import TopFacts
 
 REFRESH_S = 1.0
 LOOK_S = 0.1
@@ -35,11 +33,7 @@ LEAVE_KEYS = (b"q", b"Q", b"\x03", b"\x04")
 OnceOption = Annotated[bool, flag("--once", "Print the screen once and exit, as in a pipe.")]
 
 
-def register(app: typer.Typer) -> None:
-    command(app, "top")(top)
-
-
-def top(call: Call, *, once: OnceOption = False) -> int:
+def top(call: CliCall, *, once: OnceOption = False) -> int:
     """Show what runs, waits and fails, live: daemons, checks, providers, batches, jobs and accounts. q quits."""
     from paceline.shells.cli.top.facts import RemoteFacts, StoreFacts
 
@@ -51,7 +45,7 @@ def top(call: Call, *, once: OnceOption = False) -> int:
     )
 
 
-def _show(call: Call, read: Callable[[], Facts], *, once: bool) -> int:
+def _show(call: CliCall, read: Callable[[], TopFacts], *, once: bool) -> int:
     from paceline.shells.cli.top.frame import draw
 
     facts = read()
@@ -63,7 +57,7 @@ def _show(call: Call, read: Callable[[], Facts], *, once: bool) -> int:
     return EXIT_OK
 
 
-def _live(call: Call, read: Callable[[], Facts], facts: Facts) -> None:
+def _live(call: CliCall, read: Callable[[], TopFacts], facts: TopFacts) -> None:
     """Draws the screen each second, and at once when the terminal's size changes, until a key or a signal ends it."""
     from rich.console import Console
     from rich.live import Live
@@ -71,7 +65,7 @@ def _live(call: Call, read: Callable[[], Facts], facts: Facts) -> None:
     console, trouble = Console(highlight=False), ""
     with (
         suppress(KeyboardInterrupt),
-        _signals() as told,
+        _signals() as ending,
         _keys_alone(),
         Live(console=console, screen=True, auto_refresh=False) as live,
     ):
@@ -80,7 +74,7 @@ def _live(call: Call, read: Callable[[], Facts], facts: Facts) -> None:
             while time.monotonic() < until_s:
                 size = console.size
                 live.update(_picture(call, facts, size.width, size.height, trouble), refresh=True)
-                if told.is_set() or _key_within(console, until_s, told) in LEAVE_KEYS:
+                if ending.is_set() or _key_within(console, until_s, ending) in LEAVE_KEYS:
                     return
             try:
                 facts, trouble = read(), ""
@@ -88,7 +82,7 @@ def _live(call: Call, read: Callable[[], Facts], facts: Facts) -> None:
                 trouble = f"No news: {error.detail}"
 
 
-def _picture(call: Call, facts: Facts, width: int, height: int, trouble: str) -> Text:
+def _picture(call: CliCall, facts: TopFacts, width: int, height: int, trouble: str) -> Text:
     from rich.text import Text
 
     from paceline.shells.cli.top.frame import draw
@@ -103,10 +97,10 @@ def _picture(call: Call, facts: Facts, width: int, height: int, trouble: str) ->
     return text
 
 
-def _key_within(console: Console, until_s: float, told: threading.Event) -> bytes:
+def _key_within(console: Console, until_s: float, ending: threading.Event) -> bytes:
     """Returns the key that was pressed; nothing if the time is over, a signal came, or the terminal has a new size."""
     size = console.size
-    while time.monotonic() < until_s and console.size == size and not told.is_set():
+    while time.monotonic() < until_s and console.size == size and not ending.is_set():
         if select.select([sys.stdin], [], [], LOOK_S)[0]:
             return os.read(sys.stdin.fileno(), 1) or LEAVE_KEYS[0]
     return b""
@@ -130,16 +124,16 @@ def _signals() -> Iterator[threading.Event]:
 
     An exception on the first signal could get lost in code that ignores exceptions, such as a finalizer.
     """
-    told = threading.Event()
+    ending = threading.Event()
 
     def note(number: int, frame: FrameType | None) -> None:
-        if told.is_set():
+        if ending.is_set():
             signal.default_int_handler(number, frame)
-        told.set()
+        ending.set()
 
     before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
-        yield told
+        yield ending
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

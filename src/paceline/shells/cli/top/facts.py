@@ -10,7 +10,9 @@ import msgspec
 
 from paceline.core.monitors.lists.query import START, parse_query
 from paceline.ports import Store
+from paceline.shells.cli.options import PageOptions
 from paceline.shells.cli.output import RemoteError
+from paceline.shells.lists import ListPage
 from paceline.steps.ahead.facts import PlaceSettings
 from paceline.steps.ahead.report import AheadView, ahead
 from paceline.steps.monitors.find import find_monitors
@@ -48,22 +50,22 @@ class NextHour(msgspec.Struct, frozen=True):
     sends: int
 
 
-class Facts(msgspec.Struct, frozen=True):
+class TopFacts(msgspec.Struct, frozen=True):
     """``status``, ``providers``, ``days`` and ``accounts`` are for admins, and empty for others."""
 
     wrong: list[Wrong]
     more_wrong: bool
     """True if more monitors fail or are late than were read."""
-    jobs: list[JobSummary]
+    jobs: Sequence[JobSummary]
     next_hour: NextHour
     status: ServiceStatus | None = None
-    providers: list[ProviderView] = []
+    providers: Sequence[ProviderView] = []
     more_providers: bool = False
-    days: list[RunningDay] = []
+    days: Sequence[RunningDay] = []
     accounts: list[AccountView] = []
 
 
-class Part(Generic[T]):
+class CachedRead(Generic[T]):
     """One part of the facts. It is read again only if that does not take too much of the time."""
 
     def __init__(self, read: Callable[[], T]) -> None:
@@ -86,19 +88,19 @@ class StoreFacts:
     def __init__(self, store: Store, store_url: str, places: PlaceSettings, read_ms: Callable[[], int]) -> None:
         self._store = store
         self._now_ms = read_ms
-        self._wrong = Part(self._read_wrong)
-        self._jobs = Part(
+        self._wrong = CachedRead(self._read_wrong)
+        self._jobs = CachedRead(
             lambda: job_report.job_summaries(store, None, before=None, limit=JOBS_LOOKED_AT, now_ms=read_ms())[0]
         )
-        self._ahead = Part(lambda: _next_hour(ahead(store, places, user=None, hours=1, now_ms=read_ms())))
-        self._status = Part(lambda: service_status(store, store_url, now_ms=read_ms()))
-        self._providers = Part(self._read_providers)
-        self._days = Part(self._read_days)
-        self._accounts = Part(lambda: account_views(store, now_ms=read_ms()))
+        self._ahead = CachedRead(lambda: _next_hour(ahead(store, places, user=None, hours=1, now_ms=read_ms())))
+        self._status = CachedRead(lambda: service_status(store, store_url, now_ms=read_ms()))
+        self._providers = CachedRead(self._read_providers)
+        self._days = CachedRead(self._read_days)
+        self._accounts = CachedRead(lambda: account_views(store, now_ms=read_ms()))
 
-    def read(self) -> Facts:
+    def read(self) -> TopFacts:
         (wrong, more), (providers, more_providers) = self._wrong.get(), self._providers.get()
-        return Facts(
+        return TopFacts(
             wrong,
             more,
             self._jobs.get(),
@@ -141,15 +143,15 @@ class RemoteFacts:
     def __init__(self, remote: Remote) -> None:
         self._remote = remote
         self._is_admin = True
-        self._wrong = Part(self._read_wrong)
-        self._jobs = Part(lambda: self._page("/v1/jobs", JobSummary, JOBS_LOOKED_AT)[0])
-        self._ahead = Part(lambda: _next_hour(remote.get("/v1/ahead", AheadView, query={"hours": 1})))
-        self._status = Part(lambda: remote.get("/v1/status", ServiceStatus))
-        self._providers = Part(lambda: self._page("/v1/providers", ProviderView, PROVIDERS_LOOKED_AT))
-        self._days = Part(lambda: self._page("/v1/days", RunningDay, DAYS_SHOWN)[0])
-        self._accounts = Part(lambda: remote.every("/v1/accounts", AccountView))
+        self._wrong = CachedRead(self._read_wrong)
+        self._jobs = CachedRead(lambda: self._page("/v1/jobs", JobSummary, JOBS_LOOKED_AT).items)
+        self._ahead = CachedRead(lambda: _next_hour(remote.get("/v1/ahead", AheadView, query={"hours": 1})))
+        self._status = CachedRead(lambda: remote.get("/v1/status", ServiceStatus))
+        self._providers = CachedRead(lambda: self._page("/v1/providers", ProviderView, PROVIDERS_LOOKED_AT))
+        self._days = CachedRead(lambda: self._page("/v1/days", RunningDay, DAYS_SHOWN).items)
+        self._accounts = CachedRead(lambda: remote.every("/v1/accounts", AccountView))
 
-    def read(self) -> Facts:
+    def read(self) -> TopFacts:
         if self._is_admin:
             try:
                 self._status.get()
@@ -159,26 +161,26 @@ class RemoteFacts:
                 self._is_admin = False
         (wrong, more), jobs, following_hour = self._wrong.get(), self._jobs.get(), self._ahead.get()
         if not self._is_admin:
-            return Facts(wrong, more, jobs, following_hour)
-        providers, following = self._providers.get()
+            return TopFacts(wrong, more, jobs, following_hour)
+        providers = self._providers.get()
         accounts, days = self._accounts.get(), self._days.get()
         found = wrong, more, jobs, following_hour, self._status.get()
-        return Facts(*found, providers, following is not None, days, accounts)
+        return TopFacts(*found, providers.items, providers.next_cursor is not None, days, accounts)
 
-    def _page(self, path: str, type_: type[T], limit: int, **query: str) -> tuple[list[T], str | None]:
-        return self._remote.page(path, type_, limit=limit, cursor=None, query=query)
+    def _page(self, path: str, type_: type[T], limit: int, **query: str) -> ListPage[T]:
+        return self._remote.page(path, type_, PageOptions(limit), query=query)
 
     def _read_wrong(self) -> tuple[list[Wrong], bool]:
         path = "/v1/monitors" if self._is_admin else "/v1/users/me/monitors"
         pages = [self._page(path, MonitorView, MONITORS_SHOWN, health=health) for health in ("failing", "late")]
-        found = [view for views, _ in pages for view in views][:MONITORS_SHOWN]
+        found = [view for one in pages for view in one.items][:MONITORS_SHOWN]
         wrong = [Wrong(one, _reason(self._runs(one))) for one in found]
-        return wrong, any(following is not None for _, following in pages)
+        return wrong, any(one.next_cursor is not None for one in pages)
 
     def _runs(self, view: MonitorView) -> Sequence[RunView]:
         names: dict[str, Any] = {"user": view.user, "id": view.id}
         path = "/v1/users/{user}/monitors/{id}/runs"
-        return self._remote.page(path, RunView, limit=5, cursor=None, **names)[0]
+        return self._remote.page(path, RunView, PageOptions(5), **names).items
 
 
 def _next_hour(view: AheadView) -> NextHour:

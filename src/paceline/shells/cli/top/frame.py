@@ -6,11 +6,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from paceline.core.instants import to_text
+from paceline.shells.cli.output import Columns, table
 from paceline.shells.cli.text import fit
-from paceline.shells.cli.text.columns import Heading
+from paceline.shells.cli.text.columns import ident, when, word, words
 from paceline.shells.cli.text.form import Form, Piece, draw_table, printable
-from paceline.shells.cli.top.facts import Facts
+from paceline.shells.cli.top.facts import TopFacts
 from paceline.shells.cli.upkeep import is_running
+from paceline.steps.views.account_report import AccountView
+from paceline.steps.views.job_report import JobSummary
 from paceline.steps.views.report import ProviderView
 from paceline.steps.views.running_days import RunningDay
 from paceline.steps.views.service_report import ServiceStatus
@@ -25,20 +28,20 @@ Line = list[Piece]
 
 class Section(NamedTuple):
     title: str
-    headings: list[Heading]
-    rows: list[tuple[Any, ...]]
+    columns: Columns
+    views: Sequence[Any]
     more: bool = False
     """True if there are more rows than were read."""
 
 
-def draw(facts: Facts, form: Form, *, height: int | None, trouble: str = "") -> list[Line]:
+def draw(facts: TopFacts, form: Form, *, height: int | None, trouble: str = "") -> list[Line]:
     """Returns the lines of the screen.
 
     With a height, sections are shortened until all fit, the least important first.
     """
     width = form.width
     head = [_line(text, style, width) for text, style in _head(facts, form, trouble)]
-    drawn = [(one, draw_table(form, one.headings, one.rows, STYLES).lines) for one in _sections(facts)]
+    drawn = [(one, draw_table(form, *table(one.columns, one.views), STYLES).lines) for one in _sections(facts)]
     if height is None:
         return [*head, *(line for one, lines in drawn for line in _section(one, lines, len(lines), width))]
     left = max(height - len(head), 0)
@@ -67,7 +70,7 @@ def _section(section: Section, lines: Sequence[Line], room: int, width: int | No
     if not room or not lines:
         return
     hidden = len(lines) - room
-    more = f" (first {room - 1} of {len(section.rows)}{'+' if section.more else ''})" if hidden > 0 else ""
+    more = f" (first {room - 1} of {len(section.views)}{'+' if section.more else ''})" if hidden > 0 else ""
     yield []
     yield _line(section.title + (more or (" (and more)" if section.more else "")), "bold underline", width)
     yield from lines[:room]
@@ -78,7 +81,7 @@ def _line(text: str, style: str, width: int | None) -> Line:
     return [Piece(shown if width is None else fit.cut(shown, width), style)]
 
 
-def _head(facts: Facts, form: Form, trouble: str) -> Iterator[tuple[str, str]]:
+def _head(facts: TopFacts, form: Form, trouble: str) -> Iterator[tuple[str, str]]:
     status = facts.status
     yield f"Paceline  {to_text(form.now_ms)[11:19]} UTC  {status.store if status else ''}".rstrip(), "bold"
     if trouble:
@@ -103,7 +106,7 @@ def _daemons(status: ServiceStatus) -> Iterator[tuple[str, str]]:
     yield f"{_count(len(running), 'daemon')}: {where}{more}" + (f"; {gone} gone" if gone else ""), ""
 
 
-def _sentence(facts: Facts) -> str:
+def _sentence(facts: TopFacts) -> str:
     """Returns a sentence that says what is wrong, or that nothing is."""
     found = {health: sum(one.monitor.health == health for one in facts.wrong) for health in ("failing", "late")}
     some = "+" if facts.more_wrong else ""
@@ -128,118 +131,33 @@ def _figures(status: ServiceStatus) -> Iterator[str]:
         yield f"{_count(status.alerts_failed, 'alert')} could not be delivered: paceline alert list"
 
 
-def _sections(facts: Facts) -> list[Section]:
+def _sections(facts: TopFacts) -> list[Section]:
     """Returns the sections that have something to show, the most important first."""
-    found = [_wrong(facts), _providers(facts), _days(facts), _jobs(facts), _accounts(facts)]
-    return [one for one in found if one.rows]
-
-
-def _wrong(facts: Facts) -> Section:
-    rows = [
-        (one.monitor.health, one.monitor.user, one.monitor.id, one.monitor.failing_since, one.reason)
-        for one in facts.wrong
-    ]
-    headings = [
-        Heading("HEALTH", "word"),
-        Heading("USER", "ident", 2),
-        Heading("MONITOR", "ident"),
-        Heading("SINCE", "when", 3),
-        Heading("REASON", "words", 1),
-    ]
-    return Section("Failing and late monitors", headings, rows, facts.more_wrong)
-
-
-def _providers(facts: Facts) -> Section:
-    """Returns providers that have work or are closed, the fullest queue first."""
     busy = [one for one in facts.providers if one.standing.waiting or one.standing.in_flight or _is_closed(one)]
     busy.sort(key=lambda one: (not _is_closed(one), -one.standing.in_flight, -one.standing.waiting, one.id))
-    rows = [
-        (
-            one.id,
-            one.standing.state,
-            f"{one.standing.in_flight} of {one.max_in_flight}",
-            one.standing.waiting,
-            one.standing.next_due,
-            one.standing.reason,
-        )
-        for one in busy
+    found = [
+        Section("Failing and late monitors", WRONG_COLUMNS, facts.wrong, facts.more_wrong),
+        Section("Providers at work", PROVIDER_COLUMNS, busy, facts.more_providers),
+        Section("Batches today", DAY_COLUMNS, facts.days),
+        Section("Jobs", JOB_COLUMNS, [one for one in facts.jobs if not one.finished]),
+        Section("RIPE Atlas accounts", ACCOUNT_COLUMNS, facts.accounts),
     ]
-    headings = [
-        Heading("PROVIDER", "ident"),
-        Heading("STATE", "word"),
-        Heading("IN FLIGHT", "word"),
-        Heading("WAITING", "word", 1),
-        Heading("NEXT DUE", "when", 2),
-        Heading("REASON", "words", 3),
-    ]
-    return Section("Providers at work", headings, rows, facts.more_providers)
+    return [one for one in found if one.views]
 
 
-def _days(facts: Facts) -> Section:
-    rows = [_day(one) for one in facts.days]
-    headings = [
-        Heading("BATCH", "ident"),
-        Heading("DATE", "word", 3),
-        Heading("PROGRESS", "word"),
-        Heading("BEHIND", "word", 1),
-        Heading("FAILED", "word", 2),
-        Heading("ENDS", "when", 1),
-    ]
-    return Section("Batches today", headings, rows)
+def _progress_of_day(day: RunningDay) -> str:
+    ended = day.runs - sum(day.totals[state] for state in ("waiting", "out", "retry", "aside"))
+    return f"{bar(ended, day.runs)} {ended}/{day.runs}"
 
 
-def _day(day: RunningDay) -> tuple[Any, ...]:
-    left = sum(day.totals[state] for state in ("waiting", "out", "retry", "aside"))
-    ended = day.runs - left
-    ends = "paused" if day.paused else day.eta.to if day.eta else "ended"
-    return day.batch, day.date, f"{bar(ended, day.runs)} {ended}/{day.runs}", day.behind, day.totals["failed"], ends
+def _progress_of_job(job: JobSummary) -> str:
+    ended = job.measurements - job.open
+    return f"{bar(ended, job.measurements)} {ended}/{job.measurements}"
 
 
-def _jobs(facts: Facts) -> Section:
-    running = [one for one in facts.jobs if not one.finished]
-    rows = [
-        (
-            one.job,
-            one.user,
-            one.state,
-            f"{bar(one.measurements - one.open, one.measurements)} {one.measurements - one.open}/{one.measurements}",
-            one.failed,
-            one.title,
-        )
-        for one in running
-    ]
-    headings = [
-        Heading("JOB", "ident"),
-        Heading("USER", "ident", 2),
-        Heading("STATE", "word"),
-        Heading("PROGRESS", "word"),
-        Heading("FAILED", "word", 1),
-        Heading("TITLE", "words", 3),
-    ]
-    return Section("Jobs", headings, rows)
-
-
-def _accounts(facts: Facts) -> Section:
-    rows = [
-        (
-            one.id,
-            one.state,
-            f"{bar(used, usage.limit)} {usage.left} left",
-            f"{one.usage.concurrent.held} of {one.usage.concurrent.limit}",
-            one.reason,
-        )
-        for one in facts.accounts
-        for usage in (one.usage.daily_credits,)
-        for used in (usage.limit - usage.left,)
-    ]
-    headings = [
-        Heading("ACCOUNT", "ident"),
-        Heading("STATE", "word"),
-        Heading("CREDITS OF THE DAY", "word"),
-        Heading("AT ONCE", "word", 1),
-        Heading("REASON", "words", 2),
-    ]
-    return Section("RIPE Atlas accounts", headings, rows)
+def _credits(account: AccountView) -> str:
+    usage = account.usage.daily_credits
+    return f"{bar(usage.limit - usage.left, usage.limit)} {usage.left} left"
 
 
 def bar(amount: int, total: int) -> str:
@@ -254,3 +172,43 @@ def _is_closed(provider: ProviderView) -> bool:
 
 def _count(amount: int, one: str) -> str:
     return f"{amount} {one}" if amount == 1 else f"{amount} {one}s"
+
+
+WRONG_COLUMNS: Columns = {
+    "HEALTH": word("monitor.health"),
+    "USER": ident("monitor.user", 2),
+    "MONITOR": ident("monitor.id"),
+    "SINCE": when("monitor.failing_since", 3),
+    "REASON": words("reason", 1),
+}
+PROVIDER_COLUMNS: Columns = {
+    "PROVIDER": ident("id"),
+    "STATE": word("standing.state"),
+    "IN FLIGHT": word(lambda one: f"{one.standing.in_flight} of {one.max_in_flight}"),
+    "WAITING": word("standing.waiting", 1),
+    "NEXT DUE": when("standing.next_due", 2),
+    "REASON": words("standing.reason", 3),
+}
+DAY_COLUMNS: Columns = {
+    "BATCH": ident("batch"),
+    "DATE": word("date", 3),
+    "PROGRESS": word(_progress_of_day),
+    "BEHIND": word("behind", 1),
+    "FAILED": word(lambda day: day.totals["failed"], 2),
+    "ENDS": when(lambda day: "paused" if day.paused else day.eta.to if day.eta else "ended", 1),
+}
+JOB_COLUMNS: Columns = {
+    "JOB": ident("job"),
+    "USER": ident("user", 2),
+    "STATE": word("state"),
+    "PROGRESS": word(_progress_of_job),
+    "FAILED": word("failed", 1),
+    "TITLE": words("title", 3),
+}
+ACCOUNT_COLUMNS: Columns = {
+    "ACCOUNT": ident("id"),
+    "STATE": word("state"),
+    "CREDITS OF THE DAY": word(_credits),
+    "AT ONCE": word(lambda one: f"{one.usage.concurrent.held} of {one.usage.concurrent.limit}", 1),
+    "REASON": words("reason", 2),
+}

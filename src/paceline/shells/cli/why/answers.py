@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from paceline.errors import InvalidInput
-from paceline.shells.cli.call import Call, owner_id
-from paceline.shells.cli.output import Fields, emit
+from paceline.shells.cli.call import CliCall, owner_id
+from paceline.shells.cli.output import TextFields, emit
 from paceline.steps.batches.batches import get_batch
 from paceline.steps.monitors.define import get_monitor
 from paceline.steps.views.job_report import find_job
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from paceline.wiring import System
 
 
-def of_run(call: Call, run: str) -> WhyView:
+def of_run(call: CliCall, run: str) -> WhyView:
     return call.answer(
         lambda at: explain_run(at.store, run, viewer=None, now_ms=at.clock.now_ms()),
         lambda remote: remote.get("/v1/runs/{run}/why", WhyView, run=run),
     )
 
 
-def of_monitor(call: Call, monitor_id: str, user: str | None) -> WhyView:
+def of_monitor(call: CliCall, monitor_id: str, user: str | None) -> WhyView:
     def on_store(at: System) -> WhyView:
         monitor = get_monitor(at.store, owner_id(at, user), monitor_id)
         return explain_monitor(at.store, monitor, now_ms=at.clock.now_ms())
@@ -34,7 +34,7 @@ def of_monitor(call: Call, monitor_id: str, user: str | None) -> WhyView:
     return call.answer(on_store, lambda remote: remote.get(path, WhyView, user=remote.owner(user), id=monitor_id))
 
 
-def of_record(call: Call, text: str) -> WhyView:
+def of_record(call: CliCall, text: str) -> WhyView:
     batch_id, slash, record_id = text.partition("/")
     if not slash or not record_id:
         raise InvalidInput("--record takes BATCH/RECORD, for example nightly/order-1.")
@@ -47,7 +47,7 @@ def of_record(call: Call, text: str) -> WhyView:
     return call.answer(on_store, lambda remote: remote.get(path, WhyView, batch=batch_id, record=record_id))
 
 
-def of_job(call: Call, job_id: str) -> WhyView:
+def of_job(call: CliCall, job_id: str) -> WhyView:
     def on_store(at: System) -> WhyView:
         job = find_job(at.store, None, job_id)
         return explain_job(at.store, job, viewer=None, now_ms=at.clock.now_ms())
@@ -55,10 +55,10 @@ def of_job(call: Call, job_id: str) -> WhyView:
     return call.answer(on_store, lambda remote: remote.get("/v1/jobs/{job}/why", WhyView, job=job_id))
 
 
-def show(call: Call, view: WhyView) -> None:
+def show(call: CliCall, view: WhyView) -> None:
     """Prints the run and its chain of reasons."""
-    links = [part for link in view.chain for part in ("", Fields(_fields(link)))]
-    emit(call, view, Fields([("run", view.run), ("state", view.state), *_starts(view)]), *links)
+    links = [part for link in view.chain for part in ("", TextFields(_fields(link)))]
+    emit(call, view, TextFields([("run", view.run), ("state", view.state), *_starts(view)]), *links)
 
 
 def _starts(view: WhyView) -> list[tuple[str, str]]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from paceline.errors import InvalidInput
-from paceline.shells.cli.call import Call, command
+from paceline.shells.cli.call import CliCall
 from paceline.shells.cli.options import UserOption, argument, option
 
 RunArgument = Annotated[
@@ -27,13 +25,8 @@ RecordOption = Annotated[
 JobOption = Annotated[str | None, option("JOB", "Instead of a run: why this job is not done.", "--job")]
 
 
-def register(app: typer.Typer) -> None:
-    """Adds the command."""
-    command(app, "why")(why)
-
-
 def why(
-    call: Call,
+    call: CliCall,
     run: RunArgument = None,
     *,
     monitor: MonitorOption = None,

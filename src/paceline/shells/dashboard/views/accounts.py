@@ -6,26 +6,25 @@ from typing import Any
 
 from paceline.core.instants import to_datetime, to_text
 from paceline.core.jobs.meters import DAY_MS
-from paceline.shells.api.http.answers import Answer
-from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.answers import ApiAnswer
+from paceline.shells.api.http.context import ApiCall
 from paceline.shells.dashboard import pictures
 from paceline.shells.dashboard.asking import Api
-from paceline.shells.dashboard.rendering import Place, page
+from paceline.shells.dashboard.rendering import PageGroup, PagePlace, page
 from paceline.shells.dashboard.words import count, moment
 
-PAGES = Group("Dashboard")
-DAYS_TOLD = 3_650
+PAGES = PageGroup("Dashboard")
+FORECAST_DAYS_MAX = 3_650
 """A balance that lasts longer gets no forecast."""
-TOLD_MS = 600_000
+FORECAST_STEP_MS = 600_000
 """Forecasts are rounded to this."""
 METERS = (("concurrent", "Slots"), ("daily_results", "Results, 24 h"), ("daily_credits", "Credits, 24 h"))
 SENDS = ("ready", "full", "closed")
 """States of accounts whose limits count, because they send now or will."""
 
 
-@Route(PAGES, "GET", "/ui/accounts", {200: "text/html"}, access="admin", page=True)
-async def list_accounts(call: Call) -> Answer:
+@PAGES.page("/ui/accounts", access="admin")
+async def list_accounts(call: ApiCall) -> ApiAnswer:
     """Shows accounts with their meters, how long their balances last, and the keys."""
     api = Api(call)
     listed = await api.get("/v1/accounts", {"limit": 1_000})
@@ -33,7 +32,7 @@ async def list_accounts(call: Call) -> Answer:
     return await page(
         call,
         "accounts.html",
-        Place("accounts", "Accounts"),
+        PagePlace("accounts", "Accounts"),
         items=items,
         meters=METERS,
         totals={name: meter_total(items, name) for name, _ in METERS},
@@ -71,9 +70,9 @@ def pool_forecast(accounts: list[dict[str, Any]], now_ms: int) -> dict[str, Any]
 
 
 def _ends(left: int, a_day: int, now_ms: int) -> str | None:
-    days = left / a_day if a_day > 0 else DAYS_TOLD
+    days = left / a_day if a_day > 0 else FORECAST_DAYS_MAX
     at_ms = now_ms + int(days * DAY_MS)
-    return None if days >= DAYS_TOLD else to_text(at_ms - at_ms % TOLD_MS)  # or each look would differ
+    return None if days >= FORECAST_DAYS_MAX else to_text(at_ms - at_ms % FORECAST_STEP_MS)  # or each look would differ
 
 
 def _lasts(account: dict[str, Any]) -> str:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.shells.api.http.answers import Answer
-from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.answers import ApiAnswer
+from paceline.shells.api.http.context import ApiCall
 from paceline.shells.dashboard.asking import Api, together
-from paceline.shells.dashboard.rendering import Place, page
+from paceline.shells.dashboard.rendering import PageGroup, PagePlace, page
 from paceline.shells.dashboard.views.finding import asked_of, named_day, with_share
 
-PAGES = Group("Dashboard")
+PAGES = PageGroup("Dashboard")
 ROWS = 50
 BATCHES = 100
 RUNNING_MAX = 1_000
 DAYS_SHOWN = 3
 
 
-@Route(PAGES, "GET", "/ui/batches", {200: "text/html"}, access="admin", page=True, query=("cursor",))
-async def list_batches(call: Call) -> Answer:
+@PAGES.page("/ui/batches", "cursor", access="admin")
+async def list_batches(call: ApiCall) -> ApiAnswer:
     """Shows batches, the progress of their running days, and their newest days."""
     api, asked = Api(call), asked_of(call, "cursor")
     listed, running = await together(
@@ -31,34 +30,24 @@ async def list_batches(call: Call) -> Answer:
     return await page(
         call,
         "batches.html",
-        Place("batches", "Batches"),
-        items=listed["items"],
+        PagePlace("batches", "Batches"),
         asked=asked,
-        next_cursor=listed["next_cursor"],
+        **listed,
     )
 
 
-@Route(
-    PAGES,
-    "GET",
-    "/ui/dead",
-    {200: "text/html"},
-    access="admin",
-    page=True,
-    query=("provider", "batch", "date", "cursor"),
-)
-async def list_dead(call: Call) -> Answer:
+@PAGES.page("/ui/dead", "provider", "batch", "date", "cursor", access="admin")
+async def list_dead(call: ApiCall) -> ApiAnswer:
     """Shows dead letters: calls that were given up and wait for a person."""
     api, asked = Api(call), asked_of(call, "provider", "batch", "date", "cursor")
     listed, status = await together(api.get("/v1/dead", {"limit": ROWS, **asked}), api.get("/v1/status"))
     return await page(
         call,
         "dead.html",
-        Place("dead", "Dead letters"),
-        items=listed["items"],
+        PagePlace("dead", "Dead letters"),
         asked=asked,
         total=status["dead_letters"],
-        next_cursor=listed["next_cursor"],
+        **listed,
     )
 
 

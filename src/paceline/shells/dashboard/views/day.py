@@ -7,16 +7,15 @@ from typing import Any
 
 from paceline.core.batches.progress import day_progress
 from paceline.core.instants import to_datetime, to_text
-from paceline.shells.api.http.answers import Answer
-from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.answers import ApiAnswer
+from paceline.shells.api.http.context import ApiCall
 from paceline.shells.dashboard import pictures
 from paceline.shells.dashboard.asking import Api, together
-from paceline.shells.dashboard.rendering import Place, page
+from paceline.shells.dashboard.rendering import PageGroup, PagePlace, page
 from paceline.shells.dashboard.views.finding import asked_of, named_day
 from paceline.shells.dashboard.words import count, milliseconds, moment
 
-PAGES = Group("Dashboard")
+PAGES = PageGroup("Dashboard")
 ROWS = 50
 CHART_HEIGHT = 140
 DAYS_LOOKED_AT = 100
@@ -26,16 +25,8 @@ STATES = ("failed", "unknown", "retry", "out", "waiting", "aside", "done", "skip
 LEFT = ("waiting", "out", "retry", "aside")
 
 
-@Route(
-    PAGES,
-    "GET",
-    "/ui/batches/{batch}/{date}",
-    {200: "text/html"},
-    access="admin",
-    page=True,
-    query=("state", "provider", "cursor"),
-)
-async def show_day(call: Call) -> Answer:
+@PAGES.page("/ui/batches/{batch}/{date}", "state", "provider", "cursor", access="admin")
+async def show_day(call: ApiCall) -> ApiAnswer:
     """Shows one day of a batch: how even it is, its progress, when it ends, and its runs."""
     api, names = Api(call), {"batch": call.params["batch"], "date": call.params["date"]}
     asked = asked_of(call, "state", "provider", "cursor")
@@ -52,7 +43,7 @@ async def show_day(call: Call) -> Answer:
     return await page(
         call,
         "day.html",
-        Place("batches", names["date"], (("Batches", "/ui/batches"), (names["batch"], "/ui/batches"))),
+        PagePlace("batches", names["date"], (("Batches", "/ui/batches"), (names["batch"], "/ui/batches"))),
         batch=batch,
         day=day,
         progress=progress,

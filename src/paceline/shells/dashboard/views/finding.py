@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from paceline.shells.api.http.context import Call
+from paceline.shells.api.http.context import ApiCall
 from paceline.shells.api.http.pages import query
 from paceline.shells.dashboard.asking import Api, together
 from paceline.shells.dashboard.words import moment
@@ -16,7 +16,7 @@ SHOWN = 10
 PAGES_MAX = 4
 
 
-def whose_of(call: Call) -> str:
+def whose_of(call: ApiCall) -> str:
     """Returns ``mine`` or ``all``; admins see everybody's things unless the address says otherwise."""
     asked = dict(part.split("=", 1) for part in call.query_string.decode("latin-1").split("&") if "=" in part)
     if call.user.role != "admin":
@@ -24,7 +24,7 @@ def whose_of(call: Call) -> str:
     return "mine" if asked.get("whose") == "mine" else "all"
 
 
-def asked_of(call: Call, *names: str) -> dict[str, str]:
+def asked_of(call: ApiCall, *names: str) -> dict[str, str]:
     """Returns the query parameters of a page as texts, empty if not given."""
     given = query(call.query_string, *names)
     return {name: given.get(name, "") for name in names}

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from paceline.shells.api.http.answers import Answer, empty_answer
-from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.answers import ApiAnswer, empty_answer
+from paceline.shells.api.http.context import ApiCall
 from paceline.shells.dashboard.asking import Api
-from paceline.shells.dashboard.rendering import address
+from paceline.shells.dashboard.rendering import PageGroup, address
 from paceline.shells.dashboard.views.finding import asked_of
 from paceline.shells.dashboard.words import moment
 
-PAGES = Group("Dashboard")
+PAGES = PageGroup("Dashboard")
 TEXT_CHARS_MAX = 200
 SEARCHED = 50
 DAYS_LOOKED_AT = 10
 
 
-@Route(PAGES, "GET", "/ui/go", {303: None}, page=True, query=("to",))
-async def go_to(call: Call) -> Answer:
+@PAGES.page("/ui/go", "to", answers={303: None})
+async def go_to(call: ApiCall) -> ApiAnswer:
     """Goes to the page of a run, monitor, job, provider or batch by its id, else to a search of monitors."""
     text = asked_of(call, "to")["to"].strip()[:TEXT_CHARS_MAX]
     found = await _found(Api(call), text) if text else "/ui/monitors"

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-from paceline.shells.api.http.answers import Answer
-from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.answers import ApiAnswer
+from paceline.shells.api.http.context import ApiCall
 from paceline.shells.dashboard import result_figures
 from paceline.shells.dashboard.asking import Api, together
-from paceline.shells.dashboard.rendering import Place, page
+from paceline.shells.dashboard.rendering import PageGroup, PagePlace, page
 from paceline.shells.dashboard.views.finding import asked_of, whose_of
 from paceline.shells.dashboard.words import count, number
 
-PAGES = Group("Dashboard")
+PAGES = PageGroup("Dashboard")
 ROWS = 50
 STATES = ("failed", "unknown", "parked", "sending", "ongoing", "queued", "done", "cancelled")
 """States in the order of the page: those that need attention come first."""
@@ -23,8 +22,8 @@ RESULTS_S_MAX = 20.0
 """Longest time to read results for the pictures: RIPE is asked for one measurement after the other."""
 
 
-@Route(PAGES, "GET", "/ui/jobs", {200: "text/html"}, page=True, query=("whose", "cursor"))
-async def list_jobs(call: Call) -> Answer:
+@PAGES.page("/ui/jobs", "whose", "cursor")
+async def list_jobs(call: ApiCall) -> ApiAnswer:
     """Shows jobs, newest first, and what is left of the day's credits."""
     api, asked, whose = Api(call), asked_of(call, "whose", "cursor"), whose_of(call)
     mine = {"user": api.user.id} if whose == "mine" else {}
@@ -35,17 +34,16 @@ async def list_jobs(call: Call) -> Answer:
     return await page(
         call,
         "jobs.html",
-        Place("jobs", "Jobs"),
+        PagePlace("jobs", "Jobs"),
         whose=whose,
-        items=listed["items"],
         budget=budget,
         asked=asked,
-        next_cursor=listed["next_cursor"],
+        **listed,
     )
 
 
-@Route(PAGES, "GET", "/ui/jobs/{job}", {200: "text/html"}, page=True, query=("state", "from"))
-async def show_job(call: Call) -> Answer:
+@PAGES.page("/ui/jobs/{job}", "state", "from")
+async def show_job(call: ApiCall) -> ApiAnswer:
     """Shows one job: progress, place in the queue, cost, results, and its measurements with account and reason."""
     api, asked = Api(call), asked_of(call, "state", "from")
     job = await api.get("/v1/jobs/{job}", {"measurements": "true"}, job=call.params["job"])
@@ -56,7 +54,7 @@ async def show_job(call: Call) -> Answer:
     return await page(
         call,
         "job.html",
-        Place("jobs", job["title"] or job["job"], (("Jobs", "/ui/jobs"),)),
+        PagePlace("jobs", job["title"] or job["job"], (("Jobs", "/ui/jobs"),)),
         job=job,
         why=why,
         total=sum(job["counts"].values()),
@@ -72,8 +70,8 @@ async def show_job(call: Call) -> Answer:
     )
 
 
-@Route(PAGES, "GET", "/ui/jobs/{job}/results", {200: "text/html"}, page=True)
-async def show_results(call: Call) -> Answer:
+@PAGES.page("/ui/jobs/{job}/results")
+async def show_results(call: ApiCall) -> ApiAnswer:
     """Shows the latencies of a job's results as small pictures.
 
     The job's page loads this later, because RIPE is slow.
@@ -85,7 +83,7 @@ async def show_results(call: Call) -> Answer:
     return await page(
         call,
         "results.html",
-        Place("jobs", "Results", crumbs),
+        PagePlace("jobs", "Results", crumbs),
         job=job,
         figures=result_figures.figures(read),
         height=result_figures.HEIGHT,

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from paceline.core.instants import to_datetime
-from paceline.shells.api.http.answers import Answer
-from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.answers import ApiAnswer
+from paceline.shells.api.http.context import ApiCall
 from paceline.shells.dashboard import pictures
 from paceline.shells.dashboard.asking import Api, together
-from paceline.shells.dashboard.rendering import Place, address, page
+from paceline.shells.dashboard.rendering import PageGroup, PagePlace, address, page
 from paceline.shells.dashboard.views.finding import (
     add_newest_run,
     asked_of,
@@ -18,7 +17,7 @@ from paceline.shells.dashboard.views.finding import (
 )
 from paceline.shells.dashboard.views.latencies import days_chart, latency_chart
 
-PAGES = Group("Dashboard")
+PAGES = PageGroup("Dashboard")
 ROWS = 50
 RUNS_SHOWN = 20
 RUNS_DRAWN = 500
@@ -34,8 +33,8 @@ RANGES = {"7d": 7, "30d": 30, "90d": 90}
 """Days of the latency chart, by the word in the address; without a word it shows the newest runs."""
 
 
-@Route(PAGES, "GET", "/ui/monitors", {200: "text/html"}, page=True, query=_LIST_QUERY)
-async def list_monitors(call: Call) -> Answer:
+@PAGES.page("/ui/monitors", *_LIST_QUERY)
+async def list_monitors(call: ApiCall) -> ApiAnswer:
     """Shows monitors, failing first, searched and filtered."""
     api, asked, whose = Api(call), asked_of(call, *_LIST_QUERY), whose_of(call)
     wanted = {name: asked[name] for name in (*_FILTERS, "cursor")} | {"sort": asked["sort"] or "health"}
@@ -50,7 +49,7 @@ async def list_monitors(call: Call) -> Answer:
     return await page(
         call,
         "monitors.html",
-        Place("monitors", "Monitors"),
+        PagePlace("monitors", "Monitors"),
         whose=whose,
         asked=asked,
         items=items,
@@ -80,8 +79,8 @@ async def _users(api: Api, whose: str) -> list[str]:
     return [one["id"] for one in (await api.get("/v1/users", {"limit": USERS_OFFERED}))["items"]]
 
 
-@Route(PAGES, "GET", "/ui/monitors/{user}/{id}", {200: "text/html"}, page=True, query=("cursor", "range"))
-async def show_monitor(call: Call) -> Answer:
+@PAGES.page("/ui/monitors/{user}/{id}", "cursor", "range")
+async def show_monitor(call: ApiCall) -> ApiAnswer:
     """Shows one monitor: its health, latency, runs with reasons, next times and definition."""
     api, names = Api(call), {"user": call.params["user"], "id": call.params["id"]}
     asked = asked_of(call, "cursor", "range")
@@ -97,7 +96,7 @@ async def show_monitor(call: Call) -> Answer:
     return await page(
         call,
         "monitor.html",
-        Place("monitors", monitor["id"], (("Monitors", "/ui/monitors"),)),
+        PagePlace("monitors", monitor["id"], (("Monitors", "/ui/monitors"),)),
         monitor=monitor,
         runs=runs["items"],
         next_cursor=runs["next_cursor"],

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.shells.api.http.answers import Answer
-from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.answers import ApiAnswer
+from paceline.shells.api.http.context import ApiCall
 from paceline.shells.dashboard.asking import Api, together
 from paceline.shells.dashboard.pictures import ahead_chart
-from paceline.shells.dashboard.rendering import Place, page
+from paceline.shells.dashboard.rendering import PageGroup, PagePlace, page
 from paceline.shells.dashboard.views.accounts import meter_total, pool_forecast
 from paceline.shells.dashboard.views.finding import attention_monitors, whose_of, with_share
 from paceline.shells.dashboard.words import count, joined, number, sentence
 
-PAGES = Group("Dashboard")
+PAGES = PageGroup("Dashboard")
 JOBS_SHOWN = 5
 DAYS_SHOWN = 20
 DEAD_LOOKED_AT = 500
 PROVIDERS_LOOKED_AT = 1_000
 
 
-@Route(PAGES, "GET", "/", {200: "text/html"}, page=True, query=("whose",))
-async def show_overview(call: Call) -> Answer:
+@PAGES.page("/", "whose")
+async def show_overview(call: ApiCall) -> ApiAnswer:
     """Shows whether all is well, what is wrong and why, and how the work goes on."""
     api = Api(call)
     whose = whose_of(call)
@@ -37,7 +36,7 @@ async def show_overview(call: Call) -> Answer:
     values |= {"ahead": ahead, "chart": ahead_chart(ahead) if ahead["parts"] else None}
     values |= await _of_admins(api) if api.user.role == "admin" else {"status": None}
     heading = _heading(values)
-    return await page(call, "overview.html", Place("overview", "Overview"), heading=heading, **values)
+    return await page(call, "overview.html", PagePlace("overview", "Overview"), heading=heading, **values)
 
 
 async def _of_admins(api: Api) -> dict[str, Any]:

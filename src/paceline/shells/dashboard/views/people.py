@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.shells.api.http.answers import Answer
-from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.answers import ApiAnswer
+from paceline.shells.api.http.context import ApiCall
 from paceline.shells.dashboard.asking import Api, together
-from paceline.shells.dashboard.rendering import Place, page
+from paceline.shells.dashboard.rendering import PageGroup, PagePlace, page
 from paceline.shells.dashboard.views.finding import asked_of
 
-PAGES = Group("Dashboard")
+PAGES = PageGroup("Dashboard")
 ROWS = 50
 
 
-@Route(PAGES, "GET", "/ui/users", {200: "text/html"}, page=True, query=("user", "cursor"))
-async def list_users(call: Call) -> Answer:
+@PAGES.page("/ui/users", "user", "cursor")
+async def list_users(call: ApiCall) -> ApiAnswer:
     """Shows users, for admins, and the tokens of the signed-in user or of the one asked for."""
     api, asked = Api(call), asked_of(call, "user", "cursor")
     name = asked["user"] or api.user.id
@@ -29,17 +28,16 @@ async def list_users(call: Call) -> Answer:
     return await page(
         call,
         "users.html",
-        Place("users", "Users"),
-        items=listed["items"],
-        next_cursor=listed["next_cursor"],
+        PagePlace("users", "Users"),
+        **listed,
         chosen=user,
         tokens=tokens["items"],
         asked=asked,
     )
 
 
-@Route(PAGES, "GET", "/ui/channels", {200: "text/html"}, page=True, query=("user", "cursor"))
-async def list_channels(call: Call) -> Answer:
+@PAGES.page("/ui/channels", "user", "cursor")
+async def list_channels(call: ApiCall) -> ApiAnswer:
     """Shows channels, silences in force and alerts, of the signed-in user or of the one asked for."""
     api, asked = Api(call), asked_of(call, "user", "cursor")
     name = asked["user"] or api.user.id
@@ -51,7 +49,7 @@ async def list_channels(call: Call) -> Answer:
     return await page(
         call,
         "channels.html",
-        Place("channels", "Channels"),
+        PagePlace("channels", "Channels"),
         name=name,
         channels=channels["items"],
         silences=silences["items"],

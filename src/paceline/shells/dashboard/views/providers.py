@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from paceline.shells.api.http.answers import Answer
-from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.answers import ApiAnswer
+from paceline.shells.api.http.context import ApiCall
 from paceline.shells.dashboard import pictures
 from paceline.shells.dashboard.asking import Api, Query, together
-from paceline.shells.dashboard.rendering import Place, page
+from paceline.shells.dashboard.rendering import PageGroup, PagePlace, page
 from paceline.shells.dashboard.views.finding import asked_of
 from paceline.shells.dashboard.views.latencies import latency_chart
 from paceline.shells.dashboard.words import count, joined, sentence
 
-PAGES = Group("Dashboard")
+PAGES = PageGroup("Dashboard")
 ROWS = 50
 DAYS_LOOKED_AT = 10
 CALLS_LOOKED_AT = 200
@@ -29,8 +28,8 @@ _ORDERS = {
 }
 
 
-@Route(PAGES, "GET", "/ui/providers", {200: "text/html"}, access="admin", page=True, query=("cursor", "id"))
-async def list_providers(call: Call) -> Answer:
+@PAGES.page("/ui/providers", "cursor", "id", access="admin")
+async def list_providers(call: ApiCall) -> ApiAnswer:
     """Shows providers: state, breaker, rate, queue, order and latency.
 
     With ``id``, shows one, and what waits for it.
@@ -43,7 +42,7 @@ async def list_providers(call: Call) -> Answer:
     return await page(
         call,
         "providers.html",
-        Place("providers", "Providers"),
+        PagePlace("providers", "Providers"),
         items=[one | _row(one) for one in items],
         asked=asked,
         next_cursor=listed["next_cursor"],
@@ -52,7 +51,7 @@ async def list_providers(call: Call) -> Answer:
     )
 
 
-async def _show_provider(call: Call, api: Api, asked: dict[str, str]) -> Answer:
+async def _show_provider(call: ApiCall, api: Api, asked: dict[str, str]) -> ApiAnswer:
     found, days = await together(
         api.get("/v1/providers/{provider}", provider=asked["id"]), api.get("/v1/days", {"limit": DAYS_LOOKED_AT})
     )
@@ -64,7 +63,7 @@ async def _show_provider(call: Call, api: Api, asked: dict[str, str]) -> Answer:
     return await page(
         call,
         "provider.html",
-        Place("providers", found["id"], (("Providers", "/ui/providers"),)),
+        PagePlace("providers", found["id"], (("Providers", "/ui/providers"),)),
         one=found | _row(found),
         order=_ORDERS.get(found["order"], found["order"]),
         waiting=waiting[:CALLS_SHOWN],

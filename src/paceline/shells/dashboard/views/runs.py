@@ -8,14 +8,13 @@ from urllib.parse import quote
 
 from paceline.core.ids import parse_call_run_id, parse_run_id
 from paceline.core.instants import to_datetime
-from paceline.shells.api.http.answers import Answer
-from paceline.shells.api.http.context import Call
-from paceline.shells.api.http.route import Group, Route
+from paceline.shells.api.http.answers import ApiAnswer
+from paceline.shells.api.http.context import ApiCall
 from paceline.shells.dashboard.asking import Api
-from paceline.shells.dashboard.rendering import Place, page
+from paceline.shells.dashboard.rendering import PageGroup, PagePlace, page
 from paceline.shells.dashboard.words import moment
 
-PAGES = Group("Dashboard")
+PAGES = PageGroup("Dashboard")
 ENDED = ("ok", "done", "failed", "unknown", "dead", "skipped", "cancelled")
 _CHIPS = {"ok": "good", "planned": "waiting"}
 TITLES = {
@@ -35,8 +34,8 @@ TITLES = {
 }
 
 
-@Route(PAGES, "GET", "/ui/runs/{run}/why", {200: "text/html"}, page=True)
-async def show_why(call: Call) -> Answer:
+@PAGES.page("/ui/runs/{run}/why")
+async def show_why(call: ApiCall) -> ApiAnswer:
     """Shows one run, firing or measurement, with its chain of reasons and when it starts."""
     api, name = Api(call), call.params["run"]
     why = await api.get("/v1/runs/{run}/why", run=name)
@@ -54,17 +53,17 @@ async def show_why(call: Call) -> Answer:
     )
 
 
-def _place(run: str) -> Place:
+def _place(run: str) -> PagePlace:
     """Returns the place of the page: below its monitor, its batch or its job."""
     if (check := parse_run_id(run)) is not None:
         address = f"/ui/monitors/{quote(check.owner, safe='')}/{quote(check.monitor, safe='')}"
-        return Place("monitors", "Why", (("Monitors", "/ui/monitors"), (check.monitor, address)))
+        return PagePlace("monitors", "Why", (("Monitors", "/ui/monitors"), (check.monitor, address)))
     if (called := parse_call_run_id(run)) is not None:
         address = f"/ui/batches/{quote(called.batch, safe='')}/{quote(called.date, safe='')}"
         crumbs = (("Batches", "/ui/batches"), (f"{called.batch}, {called.date}", address))
-        return Place("batches", "Why", crumbs)
+        return PagePlace("batches", "Why", crumbs)
     job = run.partition("/")[0]
-    return Place("jobs", "Why", (("Jobs", "/ui/jobs"), (job, f"/ui/jobs/{quote(job, safe='')}")))
+    return PagePlace("jobs", "Why", (("Jobs", "/ui/jobs"), (job, f"/ui/jobs/{quote(job, safe='')}")))
 
 
 def _short(run: str) -> str:
