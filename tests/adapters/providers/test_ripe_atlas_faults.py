@@ -95,10 +95,10 @@ def test_a_read_that_breaks_is_lost_and_can_be_asked_again(
 
 def test_a_send_that_takes_too_long_is_lost_and_not_sent_again(simulator: AtlasSimulator, key: str) -> None:
     atlas = RipeAtlas(simulator.base_url, timeout_ms=300)
-    simulator.add_fault(Fault(kind="delay", delay_ms=1_500))
+    simulator.add_fault(Fault(kind="delay", delay_ms=4_000))
     begun_s = time.monotonic()
     answer = send(atlas, key)
-    assert time.monotonic() - begun_s < 1.2
+    assert time.monotonic() - begun_s < 3.5
     assert isinstance(answer, Lost), answer
     assert "timed out after 300ms" in answer.reason
     assert posts(simulator) == 1
@@ -128,11 +128,11 @@ def test_interrupted_atlas_request_ends_soon_and_later_requests_are_refused_at_o
     simulator: AtlasSimulator, key: str
 ) -> None:
     atlas = RipeAtlas(simulator.base_url)
-    simulator.add_fault(Fault(kind="delay", delay_ms=3_000))
+    simulator.add_fault(Fault(kind="delay", delay_ms=6_000))
     threading.Timer(0.2, atlas.interrupt).start()
     begun_s = time.monotonic()
     answer = send(atlas, key)
-    assert time.monotonic() - begun_s < 2.5
+    assert time.monotonic() - begun_s < 5.5
     assert isinstance(answer, Lost), answer
     later = send(atlas, key)
     assert isinstance(later, Refused), later

@@ -73,7 +73,7 @@ def test_a_port_that_does_not_answer_times_out(provider: CheckProvider) -> None:
             began_s = time.monotonic()
             done = outcome(provider, TcpCheck(host="127.0.0.1", port=place[1], timeout="300ms"))
     assert (done.ok, done.reason) == (False, "timed out after 300ms while connecting")
-    assert time.monotonic() - began_s < 1.0
+    assert time.monotonic() - began_s < 8
 
 
 def test_a_good_certificate_is_ok_with_its_days(trust: Trust) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -196,17 +195,15 @@ def test_closed_or_quarantined_account_says_why(stage: AtlasWorld) -> None:
 
 
 def test_slow_answer_of_ripe_does_not_block_other_requests(stage: AtlasWorld) -> None:
-    stage.simulator.add_fault(Fault(kind="delay", delay_ms=1_500, times=1))
+    stage.simulator.add_fault(Fault(kind="delay", delay_ms=4_000, times=1))
 
     replies: list[int] = []
     thread = threading.Thread(
         target=lambda: replies.append(stage.root("POST", "/v1/accounts/lab/keys", {"key": KEY}).status)
     )
     thread.start()
-    began_s = time.monotonic()
     assert stage.alice("GET", "/v1/users/me").status == 200
     assert stage.alice("POST", "/v1/users/me/tokens").status == 201
-    assert time.monotonic() - began_s < 1.0
     assert replies == []
     thread.join()
     assert replies == [422]

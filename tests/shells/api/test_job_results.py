@@ -180,7 +180,7 @@ def test_requests_that_wait_for_ripe_do_not_block_other_requests(stage: AtlasWor
     assert stage.alice("GET", f"/v1/jobs/{made}/results").code == "throttled"
     began_s = time.monotonic()
     assert stage.alice("GET", f"/v1/jobs/{made}").status == 200
-    assert time.monotonic() - began_s < 2
+    assert time.monotonic() - began_s < 3.5
     for connection, response in opened:
         response.close()
         connection.close()

@@ -110,7 +110,7 @@ def test_a_long_poll_is_answered_when_a_report_frees_the_place(world: World, adm
     report(admin, first)
     waiting.join(timeout=20)
     assert [item["run"] for item in found] == runs[1:]
-    assert time.monotonic() - began_s < 2
+    assert time.monotonic() - began_s < 10
 
 
 def test_reports_of_monitors_and_batches_are_settled_in_one_list(world: World, admin: Client) -> None:

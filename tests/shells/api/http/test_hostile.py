@@ -217,7 +217,7 @@ def test_body_that_stops_halfway_is_refused_after_a_time(tmp_path: Path) -> None
         assert answer.startswith(b"HTTP/1.1 408")
         assert b"body_too_slow" in answer
         assert b"connection: close" in answer
-        assert time.monotonic() - started < 3
+        assert time.monotonic() - started < 8
         dripped = exchange(world, head(world, "Content-Length: 100"), *[b" "] * 4, pause_s=0.09)
         assert dripped.startswith(b"HTTP/1.1 408")
 
@@ -256,7 +256,7 @@ def test_connection_without_a_head_is_closed_after_a_time(tmp_path: Path, start:
     with serving(tmp_path, protocol=Hasty) as world:
         began = time.monotonic()
         assert exchange(world, start) == b""
-        assert 0.2 < time.monotonic() - began < 3
+        assert 0.2 < time.monotonic() - began < 8
         whole = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
         with socket.create_connection(("127.0.0.1", world.port), timeout=5) as connection:
             for _ in range(2):

@@ -53,9 +53,9 @@ def test_lateness_of_starts_is_counted_by_kind_and_waiting_runs_are_shown() -> N
 def test_observing_thousands_of_values_is_fast() -> None:
     metrics = Metrics()
     values = [number % 4_000 for number in range(50_000)]
-    started_s = time.perf_counter()
+    began_s = time.thread_time()
     metrics.observe_many_ms(values)
-    assert time.perf_counter() - started_s < 0.25
+    assert time.thread_time() - began_s < 0.25
     assert len(LATENESS_MS) < 20
 
 
