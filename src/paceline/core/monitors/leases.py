@@ -17,6 +17,8 @@ TERMINAL: frozenset[str] = frozenset(get_args(TerminalState))
 GIVEN_BACK = "given back before it started"
 EXPIRED = "expired: nobody claimed it in time"
 _encode = msgspec.json.Encoder().encode
+_run_end = tuple.__new__
+"""Makes a RunEnd of its values in half the time."""
 
 
 class Lease(NamedTuple):
@@ -37,6 +39,7 @@ def holds(lease: Lease | None, *, attempt: int, at_ms: int) -> bool:
 class RunEnd(NamedTuple):
     """End of a run, as it is stored."""
 
+    handle: int
     state: TerminalState
     attempt: int
     started_ms: int
@@ -54,14 +57,15 @@ def ended(item: Settlement) -> RunEnd:
     if isinstance(outcome, Done):  # nearly always the case, for every check
         detail = _encode(outcome.detail).decode() if outcome.detail else "{}"
         state: TerminalState = "ok" if outcome.ok else "failed"
-        return RunEnd(state, attempt, started_ms, ended_ms, outcome.latency_ms, outcome.code, outcome.reason, detail)
+        latency_ms, code, reason = outcome.latency_ms, outcome.code, outcome.reason
+        return _run_end(RunEnd, (item.handle, state, attempt, started_ms, ended_ms, latency_ms, code, reason, detail))
     assert not isinstance(outcome, Retry)
-    return RunEnd(terminal_state(outcome), attempt, started_ms, ended_ms, None, None, outcome.reason, "{}")
+    return RunEnd(item.handle, terminal_state(outcome), attempt, started_ms, ended_ms, None, None, outcome.reason, "{}")
 
 
-def given_up(reason: str, *, now_ms: int, attempt: int = 0) -> RunEnd:
+def given_up(handle: int, reason: str, *, now_ms: int, attempt: int = 0) -> RunEnd:
     """Return the end of a run that nobody sent. ``attempt``: its last claim, which was given back or abandoned."""
-    return RunEnd("dead", attempt, now_ms, now_ms, None, None, reason, "{}")
+    return RunEnd(handle, "dead", attempt, now_ms, now_ms, None, None, reason, "{}")
 
 
 def has_expired(*, due_ms: int, state: RunState, at_ms: int, outgoing: bool, due_before_ms: int) -> bool:

@@ -166,7 +166,7 @@ def _supersede(db: Connection, newest: int, advance: Advance, *, now_ms: int) ->
     )
     reason = superseded_reason(waiting_max)
     gone = handles[1 : 1 + ended]
-    record_outcomes(db, [(handle, *given_up(reason, now_ms=now_ms)) for handle in gone])
+    record_outcomes(db, [given_up(handle, reason, now_ms=now_ms) for handle in gone])
     return ended
 
 

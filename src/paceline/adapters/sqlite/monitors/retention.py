@@ -157,8 +157,7 @@ def _end_expired(db: Connection, handles: set[int], *, now_ms: int) -> None:
     old = sorted(handles)
     tried = "SELECT handle, attempt FROM open WHERE handle IN carray(?) AND attempt > 0"
     attempts: dict[int, int] = dict(db.execute(tried, (integers(old),))) if old else {}
-    ended = [(one, given_up(EXPIRED, attempt=attempts.get(one, 0), now_ms=now_ms)) for one in old]
-    record_outcomes(db, [(handle, *end) for handle, end in ended])
+    record_outcomes(db, [given_up(one, EXPIRED, attempt=attempts.get(one, 0), now_ms=now_ms) for one in old])
 
 
 def _due_ms(db: Connection, handle: int) -> int:

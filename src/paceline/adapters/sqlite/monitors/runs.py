@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from paceline.adapters.sqlite.database import Connection, insert_rows
@@ -11,16 +12,18 @@ from paceline.adapters.sqlite.keys import LANE_BITS, NEVER_MS, queue_of
 from paceline.adapters.sqlite.monitors.alerting.health import follow
 from paceline.adapters.sqlite.monitors.entries import integers
 from paceline.core.monitors.definition import cadence_of
-from paceline.core.monitors.leases import GIVEN_BACK, Lease, ended, holds, waits
+from paceline.core.monitors.leases import GIVEN_BACK, Lease, RunEnd, ended, holds, waits
 from paceline.core.monitors.outcome import Done, Retry
 from paceline.core.monitors.overlap import QUEUED, follow_ms
 from paceline.core.monitors.stored import read_spec
 from paceline.core.monitors.values import Settlement
 
+_HANDLE = itemgetter(0)
+
 
 def settle(db: Connection, settlements: Sequence[Settlement]) -> list[bool]:
-    if _all_count(db, settlements):
-        _end(db, [(item.handle, *ended(item)) for item in settlements])
+    if _close_all(db, settlements):
+        _write_outcomes(db, sorted([ended(item) for item in settlements], key=_HANDLE), were_out=True)
         follow(db, settlements)
         return [True] * len(settlements)
     claims = {
@@ -47,7 +50,9 @@ def settle(db: Connection, settlements: Sequence[Settlement]) -> list[bool]:
     db.executemany("UPDATE open SET state = 'retry', at_ms = ?, reason = ? WHERE handle = ?", again)
     make_ready(db, ((handle, at_ms) for at_ms, _, handle in again))
     count_out(db, gone=[handle for _, _, handle in again])
-    _end(db, [(item.handle, *ended(item)) for item in ends])
+    rows = sorted([ended(item) for item in ends], key=_HANDLE)
+    count_out(db, gone=[row.handle for row in rows])
+    record_outcomes(db, rows)
     # For a first attempt, as nearly all are, there is nothing to remember.
     later = [claims[item.handle] for item in ends if item.attempt > 1]
     db.executemany(
@@ -57,10 +62,10 @@ def settle(db: Connection, settlements: Sequence[Settlement]) -> list[bool]:
     return won
 
 
-def _all_count(db: Connection, settlements: Sequence[Settlement]) -> bool:
-    """Return True if all of these end a first attempt that is still leased. Fast path of core.monitors.leases.holds.
+def _close_all(db: Connection, settlements: Sequence[Settlement]) -> bool:
+    """Delete the leases of these runs, if all of them end a first attempt that is still leased. Return whether it did.
 
-    One row is read for all of them: returning a row for each takes longer than finding it.
+    Fast path of core.monitors.leases.holds: one statement finds the leases and deletes them.
     """
     handles = [
         item.handle
@@ -70,18 +75,16 @@ def _all_count(db: Connection, settlements: Sequence[Settlement]) -> bool:
     ]
     if not handles or len(set(handles)) < len(settlements):
         return False
-    leased = db.execute(
-        """SELECT count(*) FROM carray(?) AS one CROSS JOIN open ON open.handle = one.value
-           WHERE open.state = 'out' AND open.attempt = 1 AND open.at_ms >= ?""",
+    db.execute("SAVEPOINT leases")
+    db.execute(
+        "DELETE FROM open WHERE handle IN carray(?) AND state = 'out' AND attempt = 1 AND at_ms >= ?",
         (integers(handles), max([item.ended_ms for item in settlements])),
-    ).get
-    return bool(leased == len(handles))
-
-
-def _end(db: Connection, rows: list[tuple[Any, ...]]) -> None:
-    rows.sort()
-    count_out(db, gone=[row[0] for row in rows])
-    record_outcomes(db, rows)
+    )
+    closed = db.changes() == len(handles)
+    if not closed:
+        db.execute("ROLLBACK TO leases")
+    db.execute("RELEASE leases")
+    return closed
 
 
 def count_out(db: Connection, *, come: Sequence[int] = (), gone: Sequence[int] = ()) -> None:
@@ -110,27 +113,34 @@ def out_of(db: Connection, handles: Iterable[int]) -> list[int]:
     return [row[0] for row in rows]
 
 
-def record_outcomes(db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+def record_outcomes(db: Connection, rows: Sequence[RunEnd]) -> None:
     """End runs for good: write their outcomes, delete their leases, and let runs parked behind them start.
 
     The caller has to count those of them that were out.
     """
-    if not rows:
-        return
+    if rows:
+        db.execute("DELETE FROM open WHERE handle IN carray(?)", (integers(row.handle for row in rows),))
+        _write_outcomes(db, rows)
+
+
+def _write_outcomes(db: Connection, rows: Sequence[RunEnd], *, were_out: bool = False) -> None:
+    """Write outcomes of runs whose leases are deleted, and let runs parked behind them start.
+
+    ``were_out``: all of them were out, and this counts them out.
+    """
     columns = "handle, state, attempt, started_ms, ended_ms, latency_ms, code, reason, detail"
     insert_rows(db, f"outcome ({columns})", rows)
-    handles = [row[0] for row in rows]
-    for lane, count in _by_lane(handles).items():
-        db.execute("UPDATE lane SET ended = ended + ? WHERE id = ?", (count, lane))
-    db.execute("DELETE FROM open WHERE handle IN carray(?)", (integers(handles),))
+    for lane, count in _by_lane([row[0] for row in rows]).items():
+        out = count if were_out else 0
+        db.execute("UPDATE lane SET ended = ended + ?, out = out - ? WHERE id = ?", (count, out, lane))
     # Most often no run is parked, and then each run need not be looked up.
     if db.execute("SELECT EXISTS (SELECT 1 FROM open WHERE behind IS NOT NULL)").get:
         _let_follow(db, rows)
 
 
-def _let_follow(db: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+def _let_follow(db: Connection, rows: Sequence[RunEnd]) -> None:
     """Let runs that are parked behind the ended ones start: at once or, if they were queued, at a pace."""
-    before = {row[0]: row[2:5] for row in rows}
+    before = {row.handle: (row.attempt, row.started_ms, row.ended_ms) for row in rows}
     waiting = db.execute(
         """SELECT open.handle, open.behind, open.at_ms, open.reason, run.due_ms, coalesce(previous.due_ms, run.due_ms),
                   run.generation, monitor.spec
