@@ -88,6 +88,8 @@ class Errands(InFlightWork[Errand, CallResult]):
 
     name = "errands"
     orders_max = 4
+    most_at_once = 1_000
+    """A ceiling that the loop does not know, like that of a target."""
     look_ms = 200
 
     def __init__(self, *waiting: int) -> None:
@@ -104,9 +106,12 @@ class Errands(InFlightWork[Errand, CallResult]):
 
     def claim(self, room: int, ended: Sequence[tuple[Errand, CallResult]], *, expected: bool) -> ClaimedOrders[Errand]:
         del expected
+        room = min(room, self.most_at_once - self.edge.in_flight)
         claimed, self.waiting = self.waiting[:room], self.waiting[room:]
         self.store.act("claim")
         self.settled += [order.handle for order, _ in ended]
+        if self.waiting and self.most_at_once < self.orders_max:
+            return ClaimedOrders(claimed, more=True)
         return ClaimedOrders(claimed, self.ms if self.waiting else None)
 
     def fences(self, orders: Sequence[Errand]) -> list[Fence]:
@@ -323,6 +328,34 @@ def test_results_that_may_not_be_settled_yet_do_not_keep_the_loop_awake() -> Non
     errands.ms += 10
     loop.turn()
     assert errands.settled == [0, 1]
+
+
+def test_orders_that_wait_for_others_to_end_are_claimed_before_results_are_settled() -> None:
+    errands = Errands(*range(20))
+    errands.settles_with_claim, errands.settle_ms, errands.claim_ms = True, 1_000, 20
+    errands.orders_max, errands.most_at_once = 10, 8
+    loop = loop_of(errands)
+    loop.turn()
+    errands.edge.end(0)
+    errands.ms += 20
+    loop.turn()
+    loop.turn()
+    assert (errands.edge.in_flight, errands.settled) == (8, [0])
+    loop.turn()
+    assert errands.edge.waited_ms == 200, "nothing has ended"
+    errands.ms += 5
+    errands.edge.end(1)
+    loop.turn()
+    loop.turn()
+    assert (errands.edge.in_flight, errands.edge.waited_ms) == (7, 15), "few have ended: the next claim is 20 ms later"
+    errands.ms += 15
+    loop.turn()
+    assert (errands.edge.in_flight, errands.settled) == (8, [0])
+    errands.edge.end(2, 3, 4, 5, 6)
+    loop.turn()
+    assert errands.edge.in_flight == 3
+    loop.turn()
+    assert (errands.edge.in_flight, errands.settled) == (8, [0]), "half of all have ended: the next claim is at once"
 
 
 def test_drain_settles_finished_runs_and_claims_nothing() -> None:

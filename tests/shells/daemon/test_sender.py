@@ -94,6 +94,35 @@ def test_a_check_that_outlives_its_lease_does_not_confuse_its_second_attempt(sto
     assert (run.state, run.attempt) == ("ok", 2)
 
 
+def test_check_that_waits_for_a_place_starts_when_one_is_free_though_no_result_is_settled_yet(
+    store: SqliteStore,
+) -> None:
+    store.add_user(User("ann", "user", 0, disabled=False, created_ms=T0_MS))
+    spec = b'{"check": {"kind": "http", "url": "http://example.org/"}, "every": "1h"}'
+    for name in "abcdef":
+        put_monitor(store, parse_put("ann", name, spec, SpecLimits()), monitors_max=9, now_ms=T0_MS)
+    tick(store, now_ms=T0_MS, catch_up=CatchUp())
+    hand = Hand()
+    sender = sender_of(System(load_settings(checks_per_owner_max=3), store, hand), hand, Metrics())
+    sender.turn()
+    assert len(hand.started) == 3
+    hand.end(hand.started[0])
+    hand.ms += 20
+    sender.turn()
+    sender.turn()
+    assert len(hand.started) == 4
+    second = hand.started[1]
+    hand.end(second)
+    hand.ms += 20
+    sender.turn()
+    sender.turn()
+    assert len(hand.started) == 5
+    assert store.runs([second.handle], now_ms=hand.ms)[second.handle].state == "out", "settled later, with others"
+    hand.ms += 20
+    sender.turn()
+    assert len(hand.started) == 5, "there is no place"
+
+
 class Wall:
     """The machine's clock."""
 

@@ -37,6 +37,8 @@ class ClaimedOrders(NamedTuple, Generic[T]):
 
     orders: list[T]
     next_ms: int | None = None
+    more: bool = False
+    """True if further orders wait until others have ended."""
 
 
 class Drained(NamedTuple):
@@ -120,6 +122,9 @@ class InFlight(Generic[T, R]):
         self._woken = threading.Event()
         self._freed = False
         """True if orders were settled since the last claim."""
+        self._more = False
+        self._ended_since = 0
+        """How many orders have ended since the last claim."""
         self._next_ms: int | None = 0
         self._looked_ms = 0
         self._settled_ms = 0
@@ -149,11 +154,12 @@ class InFlight(Generic[T, R]):
         expected = self._may_claim(by_ms=now_ms)
         settle_ms = self._settle_ms(now_ms)
         ended = self._ended if work.settles_with_claim and 2 * settle_ms <= work.settle_ms else []
-        if not (expected or self._freed or passed_ms >= work.look_ms or (ended and not settle_ms)):
+        freed = self._freed or self._freed_ms(passed_ms) == 0
+        if not (expected or freed or passed_ms >= work.look_ms or (ended and not settle_ms)):
             return
         self._looked_ms = now_ms
         self._woken.clear()
-        self._freed, self._next_ms = False, None
+        self._freed, self._more, self._ended_since, self._next_ms = False, False, 0, None
         if ended:
             self._ended, self._settled_ms = [], now_ms
         self._claims.begin(ended, lambda ended: work.claim(room, ended, expected=expected))
@@ -195,11 +201,22 @@ class InFlight(Generic[T, R]):
     def _may_claim(self, *, by_ms: int) -> bool:
         return self._woken.is_set() or (self._next_ms is not None and self._next_ms <= by_ms)
 
+    def _freed_ms(self, passed_ms: int) -> int | None:
+        """Returns how much longer orders wait that may start because others have ended; None: there are none.
+
+        The others' results may wait longer until they are settled.
+        """
+        if not (self._more and self._ended_since):
+            return None
+        return 0 if 2 * self._ended_since >= self.work.orders_max else max(0, self.work.claim_ms - passed_ms)
+
     def _wait_ms(self) -> int:
         """Returns the time until something must be settled or may be claimed."""
         now_ms, work = self._clock.now_ms(), self.work
         wait_ms = work.look_ms
         if self._edge.in_flight < work.orders_max and not self._claims.busy:
+            if (freed_ms := self._freed_ms(abs(now_ms - self._looked_ms))) is not None:
+                wait_ms = min(wait_ms, freed_ms)
             next_ms = now_ms if self._freed or self._woken.is_set() else self._next_ms
             if next_ms is not None:
                 wait_ms = min(wait_ms, max(0, next_ms - now_ms, work.claim_ms - abs(now_ms - self._looked_ms)))
@@ -223,7 +240,7 @@ class InFlight(Generic[T, R]):
                 assert error is not None
                 raise error
             self._forget(ended)
-            self._next_ms = found.next_ms
+            self._next_ms, self._more = found.next_ms, found.more
             orders = found.orders
         return orders
 
@@ -245,6 +262,7 @@ class InFlight(Generic[T, R]):
         orders = [self._out[result.handle, result.attempt] for result in results]
         self.work.leave(orders)
         self._ended += zip(orders, results, strict=True)
+        self._ended_since += len(results)
         return len(results)
 
     def _settle(self, *, at_once: bool = False) -> None:

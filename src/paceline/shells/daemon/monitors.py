@@ -116,15 +116,13 @@ class Checks(InFlightWork[CheckOrder, Finished]):
             "places": self._places.now(),
         }
         orders = self._settled_and_claimed(ended, **terms) if ended else self._claimed(**terms)
-        return ClaimedOrders(orders, now_ms if len(orders) == room else self._later_ms(now_ms))
-
-    def _later_ms(self, now_ms: int) -> int | None:
-        """Returns when a retry or a run with an expired lease comes back.
-
-        A run that waits for a place comes when one gets free.
-        """
-        next_ms = None if self._system.traits.remote else self._system.store.next_run_ms()
-        return next_ms if next_ms is not None and next_ms > now_ms else None
+        if len(orders) == room:
+            return ClaimedOrders(orders, now_ms)
+        if self._system.traits.remote or (next_ms := self._system.store.next_run_ms()) is None:
+            return ClaimedOrders(orders)
+        if next_ms <= now_ms:  # runs wait for a place
+            return ClaimedOrders(orders, more=True)
+        return ClaimedOrders(orders, next_ms)
 
     def _claimed(self, **terms: Any) -> list[CheckOrder]:
         return claim_orders(self._system.store, policy=self._system.retry_policy, opener=self._opener, **terms)
