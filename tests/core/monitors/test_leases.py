@@ -71,10 +71,10 @@ def test_take_gives_a_run_to_one_checker_at_a_time(
 
 def test_ended_run_has_the_facts_of_its_outcome() -> None:
     done = Settlement(7, 2, Done(ok=False, reason="500", latency_ms=1.5, code=500, detail={"a": 1}), 10, 20)
-    assert ended(done) == ("failed", 2, 10, 20, 1.5, 500, "500", '{"a":1}')
-    assert ended(Settlement(7, 2, Dead("gone"), 10, 20)) == ("dead", 2, 10, 20, None, None, "gone", "{}")
+    assert ended(done) == (7, "failed", 2, 10, 20, 1.5, 500, "500", '{"a":1}')
+    assert ended(Settlement(7, 2, Dead("gone"), 10, 20)) == (7, "dead", 2, 10, 20, None, None, "gone", "{}")
     assert ended(Settlement(7, 2, Unknown("?"), 10, 20)).state == "unknown"
-    assert given_up("late", now_ms=9) == ("dead", 0, 9, 9, None, None, "late", "{}")
+    assert given_up(7, "late", now_ms=9) == (7, "dead", 0, 9, 9, None, None, "late", "{}")
 
 
 @given(due_ms=TIMES, at_ms=TIMES, before_ms=TIMES, state=st.sampled_from(OPEN), outgoing=st.booleans())
