@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from bench.harness import Context, Result, median, result
-from bench.real_daemon import Daemon, daemon
+from bench.real_daemon import Daemon, daemon, late_ms
 from bench.seed import MONITORS_MAX, add_owners
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.monitors.checks import HttpCheck
@@ -32,6 +32,7 @@ from paceline.steps.monitors import define
 
 IN_FLIGHT = 500
 SETTLED = 'paceline_runs_total{kind="http",outcome="ok"}'
+STARTS = ("paceline_start_lateness_seconds", 'kind="http",')
 OWNERS = 10
 LEAD_MS = 6_000
 REST_MS = 500
@@ -75,11 +76,14 @@ def _measure(context: Context, load: Load, url: str, rounds: int) -> Result:
     with daemon(file, **settings) as running, bare_loop(url, load.bare_in_flight) as bare:
         # The first wave opens connections and fills caches; it is not measured.
         _sleep_until(base_ms + load.period_s * 1_000 - REST_MS)
+        late = running.lateness(*STARTS)
         pairs = [
             _round(running, bare, load, base_ms + number * load.period_s * 1_000) for number in range(1, rounds + 1)
         ]
+        p99_ms = late_ms(late, running.lateness(*STARTS), 0.99)
     rates, floor = [rate for rate, _ in pairs], [bare_rate for _, bare_rate in pairs]
-    return result(load.subject, load.monitors, rates=rates, floor=floor, target=load.ratio_min, unit="per CPU-second")
+    more = {"p99_ms": p99_ms, "unit": "per CPU-second"}
+    return result(load.subject, load.monitors, rates=rates, floor=floor, target=load.ratio_min, **more)
 
 
 def _round(running: Daemon, bare: Bare, load: Load, wave_ms: int) -> tuple[float, float]:

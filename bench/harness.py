@@ -108,7 +108,7 @@ def collect_seldom() -> None:
     """Sets the garbage collector as the daemon does when it starts."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(200_000, 20, 50)
 
 
 def result(

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 import psutil  # type: ignore[import-untyped]  # it has no types of its own
 
+from paceline.shells.daemon.metrics import LATENESS_MS
+
 SECRET = "a secret that is only good for measuring"  # noqa: S105 - guards nothing
 STOP_S = 30.0
 
@@ -49,12 +51,28 @@ class Daemon:
 
     def metric(self, name: str) -> float:
         """Returns one value from /metrics, by its full name with labels."""
+        return self._metrics().get(name, 0.0)
+
+    def lateness(self, name: str, labels: str = "") -> list[float]:
+        """Returns the counts of a histogram of lateness: how many were at most as late as each of its bounds."""
+        metrics = self._metrics()
+        bounds = [*(str(ms / 1_000) for ms in LATENESS_MS), "+Inf"]
+        return [metrics.get(f'{name}_bucket{{{labels}le="{bound}"}}', 0.0) for bound in bounds]
+
+    def _metrics(self) -> dict[str, float]:
         connection = self.connect()
         connection.request("GET", "/metrics")
         text = connection.getresponse().read().decode()
         connection.close()
-        line = next((line for line in text.splitlines() if line.startswith(f"{name} ")), None)
-        return float(line.rpartition(" ")[2]) if line else 0.0
+        lines = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
+        return {name: float(value) for name, _, value in lines}
+
+
+def late_ms(before: list[float], after: list[float], share: float) -> float:
+    """Returns the bound within which this share was late, between two readings; above the last bound, twice that."""
+    below = [new - old for old, new in zip(before, after, strict=True)]
+    bounds = [*map(float, LATENESS_MS), 2.0 * LATENESS_MS[-1]]
+    return next((bound for bound, count in zip(bounds, below, strict=True) if count >= share * below[-1]), bounds[-1])
 
 
 @contextmanager

@@ -15,14 +15,13 @@ from typing import NamedTuple
 import msgspec
 
 from bench.harness import Context, Result, judged
-from bench.real_daemon import Daemon, add_admin, daemon
+from bench.real_daemon import Daemon, add_admin, daemon, late_ms
 from bench.seed import BATCH, MONITORS_MAX, add_owners
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.monitors.checks import OutgoingCheck
 from paceline.core.monitors.definition import MonitorSpec
 from paceline.core.monitors.values import PutMonitor
 from paceline.ports import Store
-from paceline.shells.daemon.metrics import LATENESS_MS
 from paceline.steps.monitors import define
 
 OWNERS = 9
@@ -123,7 +122,7 @@ def _phase(running: Daemon, subject: str, size: int, every_s: int, seconds: int)
     after = _read(running)
     passed_s = after.at_s - before.at_s
     due_per_s, made_per_s = size / every_s, (after.made - before.made) / passed_s
-    p99_ms = _percentile([new - old for old, new in zip(before.below, after.below, strict=True)], 0.99)
+    p99_ms = late_ms(before.below, after.below, 0.99)
     return {
         "subject": f"firing, {subject}",
         "size": size,
@@ -135,16 +134,8 @@ def _phase(running: Daemon, subject: str, size: int, every_s: int, seconds: int)
 
 
 def _read(running: Daemon) -> Reading:
-    bounds = [*(str(ms / 1_000) for ms in LATENESS_MS), "+Inf"]
-    below = [running.metric(f'paceline_lateness_seconds_bucket{{le="{bound}"}}') for bound in bounds]
+    below = running.lateness("paceline_lateness_seconds")
     return Reading(time.monotonic(), running.cpu_s(), running.metric("paceline_entries_advanced_total"), below)
-
-
-def _percentile(below: list[float], share: float) -> float:
-    """Returns the bound of the first bucket that holds this share; above the last bound, twice that."""
-    bounds = [*map(float, LATENESS_MS), 2.0 * LATENESS_MS[-1]]
-    total = below[-1]
-    return next((bound for bound, count in zip(bounds, below, strict=True) if count >= share * total), bounds[-1])
 
 
 def _status(store: Store, size: int) -> Result:
