@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from paceline.core.jobs.atlas import Refused, read_answer
 from paceline.core.jobs.measurement import Measurement
+from paceline.shells.api.atlas_reads import READS_EACH_MAX, READS_MAX
 from paceline.simulators.ripe_atlas import Fault
-from tests.shells.ripe_api.conftest import PING, House, lines_of, request_of
+from tests.shells.api.conftest import Client
+from tests.shells.ripe_api.conftest import PING, House, Ripe, lines_of, request_of
 from tests.shells.ripe_api.support.stage import eventually
 
 TRACE = {"type": "traceroute", "af": 4, "target": "192.0.2.2", "description": "two", "protocol": "ICMP"}
@@ -209,3 +213,16 @@ def _in_an_hour(house: House) -> int:
 
 def _at_ripe(house: House) -> list[Any]:
     return list(house.simulator.world.measurements.values())
+
+
+def test_promise_13_results_that_ripe_delays_do_not_keep_other_requests_waiting(house: House) -> None:
+    users = [Ripe(house.world, house.world.add(f"user{number}").token or "") for number in range(4)]
+    reads = [(user, user.create()[0]) for user in users for _ in range(READS_EACH_MAX)]
+    house.send()
+    house.simulator.add_fault(Fault(kind="delay", path="/results", delay_ms=30_000, times=None))
+    with ThreadPoolExecutor(len(reads)) as pool:
+        delayed = [pool.submit(user, "GET", f"/measurements/{number}/results/") for user, number in reads]
+        eventually(lambda: sum(one.name == "paceline-api-atlas" for one in threading.enumerate()) == READS_MAX)
+        assert Client(house.world.port, house.ann.token)("GET", "/v1/users/me/monitors").status == 200
+        assert not any(one.done() for one in delayed)
+        house.world.hooks.arrivals.close()  # as when the process ends: nobody waits for RIPE any longer

@@ -79,9 +79,7 @@ async def send_test(call: ApiCall) -> ApiAnswer:
     """Sends one message through the channel now and answers with the result."""
     api, owner, channel_id = call.api, call.owner, call.params["channel"]
     own = ((api.system.settings.host, api.system.settings.port),)
-    async with api.heavy:
-        view = await api.work(send_test_message, api.system, owner, channel_id, own=own)
-    return json_answer(200, view)
+    return json_answer(200, await api.trial(send_test_message, api.system, owner, channel_id, own=own))
 
 
 @CHANNELS.get_page(f"{_USER}/alerts", AlertView)

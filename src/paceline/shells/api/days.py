@@ -129,7 +129,8 @@ async def export_day(call: ApiCall) -> Stream:
         provider=asked.get("provider"),
     )
     name = f'attachment; filename="{day.batch}-{day.date}.{form}"'
-    return stream_answer(pages, _MEDIA[form], (b"content-disposition", name.encode()))
+    disposition = (b"content-disposition", name.encode())
+    return stream_answer(pages, _MEDIA[form], disposition, threads=call.api.work_threads)
 
 
 async def _day(call: ApiCall) -> Day:

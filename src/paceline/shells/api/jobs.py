@@ -45,16 +45,15 @@ async def submit_job(call: ApiCall) -> ApiAnswer:
     if truth(asked, "dry_run", default=False):
         return await _quote(call, owner)
     api = call.api
-    async with api.heavy:
-        submitted = await api.work(
-            submit.submit_job,
-            api.store,
-            owner,
-            call.body,
-            limits=api.system.job_limits,
-            idempotency_key=_idempotency_key(call.headers),
-            now_ms=api.now_ms(),
-        )
+    submitted = await api.heavy_work(
+        submit.submit_job,
+        api.store,
+        owner,
+        call.body,
+        limits=api.system.job_limits,
+        idempotency_key=_idempotency_key(call.headers),
+        now_ms=api.now_ms(),
+    )
     api.hooks.wake_jobs()
     return _accepted(submitted)
 
@@ -80,8 +79,7 @@ async def show_job(call: ApiCall) -> ApiAnswer:
     if not whole:
         view = await api.work(job_report.job_progress, api.store, job, now_ms=api.now_ms(), viewer=viewer)
         return json_answer(200, view)
-    async with api.heavy:
-        view = await api.work(job_report.job_view, api.store, job, now_ms=api.now_ms(), viewer=viewer)
+    view = await api.heavy_work(job_report.job_view, api.store, job, now_ms=api.now_ms(), viewer=viewer)
     return json_answer(200, view)
 
 
@@ -110,9 +108,8 @@ async def stream_job_results(call: ApiCall) -> Stream:
     write = write_results if merged is None else write_merged
     pages = api.reads.stream(call.user.id, lambda atlas, take: write(api.store, atlas, api.system.vault, job, take))
     name = f'attachment; filename="{job.id}.ndjson"'
-    return stream_answer(
-        pages, _MEDIA, (b"content-disposition", name.encode()), close=pages.close, threads=api.reads.threads
-    )
+    disposition = (b"content-disposition", name.encode())
+    return stream_answer(pages, _MEDIA, disposition, threads=api.reads.threads, close=pages.close)
 
 
 @BUDGETS.get("/v1/users/{user}/budget", job_report.BudgetView)
@@ -132,10 +129,9 @@ async def show_webhook_secret(call: ApiCall) -> ApiAnswer:
 
 async def _quote(call: ApiCall, owner: str) -> ApiAnswer:
     api = call.api
-    async with api.heavy:
-        quote = await api.work(
-            submit.quote_job, api.store, owner, call.body, limits=api.system.job_limits, now_ms=api.now_ms()
-        )
+    quote = await api.heavy_work(
+        submit.quote_job, api.store, owner, call.body, limits=api.system.job_limits, now_ms=api.now_ms()
+    )
     resets_at = to_text(quote.budget.resets_ms)
     return json_answer(200, JobQuote(quote.cost, quote.budget.left, quote.measurements, quote.fits, resets_at))
 

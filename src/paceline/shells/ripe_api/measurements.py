@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,16 +25,15 @@ async def create(call: CompatibleCall) -> ApiAnswer:
     api, owner = call.api, call.owner
     bytes_max = api.system.settings.body_bytes_max
     body = await read_body(call.receive, call.headers, bytes_max=bytes_max, timeout_s=api.body_timeout_s)
-    async with api.heavy:
-        ids = await api.work(
-            compatible.create,
-            api.store,
-            owner,
-            body,
-            only_type=call.part,
-            limits=api.system.job_limits,
-            now_ms=api.now_ms(),
-        )
+    ids = await api.heavy_work(
+        compatible.create,
+        api.store,
+        owner,
+        body,
+        only_type=call.part,
+        limits=api.system.job_limits,
+        now_ms=api.now_ms(),
+    )
     api.hooks.wake_jobs()
     return json_answer(201, {"measurements": ids})
 
@@ -127,10 +125,8 @@ async def _listed(call: CompatibleCall, owner: str) -> ApiAnswer:
     wanted = parse_wanted(call.query, only_type=only_type)
     if not owner:
         return json_answer(200, _page(call, wanted, MeasurementList([], 0), [_warning("key", NO_KEY)]))
-    async with contextlib.nullcontext() if wanted.is_plain or wanted.ids is not None else call.api.heavy:
-        listed = await call.api.work(
-            compatible.list_measurements, call.api.store, owner, wanted, base_url=call.base_url
-        )
+    work = call.api.work if wanted.is_plain or wanted.ids is not None else call.api.heavy_work
+    listed = await work(compatible.list_measurements, call.api.store, owner, wanted, base_url=call.base_url)
     if wanted.fields.with_probes:
         listed = listed._replace(documents=await _with_probes(call, listed.found, listed.documents))
     warnings = [_warning(name, IGNORED) for name in wanted.ignored]

@@ -89,12 +89,13 @@ async def _streamed(
         return call.api.reads.stream(found.stored.owner, work)
 
     pages = await wait_for_place(begin)
+    threads = call.api.reads.threads
     try:
-        first = await asyncio.to_thread(next, pages, b"")
+        first = await asyncio.get_running_loop().run_in_executor(threads, next, pages, b"")
     except BaseException:
         pages.close()
         raise
-    return stream_answer(chain([first], pages), writer.media, close=pages.close)
+    return stream_answer(chain([first], pages), writer.media, threads=threads, close=pages.close)
 
 
 class _ResultWriter:

@@ -53,11 +53,11 @@ class Stream(NamedTuple):
 
     status: int
     pages: Iterator[bytes]
-    headers: tuple[Header, ...] = ()
+    headers: tuple[Header, ...]
+    threads: Executor
+    """Threads that make the pages."""
     close: Callable[[], None] = lambda: None
     """Called when no further page is needed, also while one is being made."""
-    threads: Executor | None = None
-    """Threads that make the pages; None: those of ``asyncio.to_thread``."""
 
 
 def json_answer(status: int, value: Any, *headers: Header) -> ApiAnswer:
@@ -89,10 +89,10 @@ def stream_answer(
     pages: Iterator[bytes],
     content_type: str,
     *headers: Header,
+    threads: Executor,
     close: Callable[[], None] = lambda: None,
-    threads: Executor | None = None,
 ) -> Stream:
-    return Stream(200, pages, ((b"content-type", content_type.encode()), *_GUARDED, *headers), close, threads)
+    return Stream(200, pages, ((b"content-type", content_type.encode()), *_GUARDED, *headers), threads, close)
 
 
 def problem_answer(error: PacelineError, *headers: Header, close: bool = False) -> ApiAnswer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -20,6 +20,7 @@ from paceline.shells.api.atlas_reads import AtlasReads
 from paceline.shells.api.http.auth import TokenCache, WrongTokenLimit, owner_of
 from paceline.shells.api.http.batched_writes import BatchedWrites
 from paceline.shells.api.http.claim_signal import ClaimSignal
+from paceline.shells.api.http.fair_threads import FairThreads
 from paceline.shells.api.http.group_commit import Batch, GroupCommit, each
 from paceline.shells.api.http.kept import KeptAnswers
 from paceline.shells.api.http.pages import PageQuery, page_query
@@ -30,12 +31,18 @@ from paceline.steps.alerts.channels import KnownChannels
 from paceline.steps.monitors.check_secrets import seal_put
 from paceline.wiring import System, open_atlas
 
-HEAVY_MAX = 2
-"""Most jobs that are parsed, or shown whole, at the same time: large ones must not take every thread."""
+WORK_THREADS, WORK_EACH_MAX = 6, 4
+"""Threads for lists and other long work, and how many of them one user has at most."""
+REMOTE_WORK_THREADS, REMOTE_WORK_EACH_MAX = 16, 12
+"""The same for a remote store, where short reads take a thread as well. A local file is read on the event loop."""
+HEAVY_THREADS, HEAVY_EACH_MAX = 2, 1
+"""Threads in which jobs are parsed, or shown whole: large ones must not take every thread."""
+TRIAL_THREADS, TRIAL_EACH_MAX = 8, 1
+"""Threads that wait for the answers to test messages of channels."""
 OWN_WEIGHT = 20
 """Weight of a write that shares no commit: it takes about as long as this many puts that share one."""
-REMOTE_READERS, REMOTE_WRITERS = 16, 8
-"""Threads that read from a remote store, and that write to it. A local file is read on the event loop."""
+REMOTE_WRITERS = 8
+"""Threads that write to a remote store."""
 P = ParamSpec("P")
 T = TypeVar("T")
 Item = TypeVar("Item")
@@ -66,6 +73,29 @@ class ApiHooks:
     metrics: Metrics = field(default_factory=Metrics)
 
 
+class WorkThreads(NamedTuple):
+    """Threads for work that would keep the event loop from other requests. Users take turns for each kind."""
+
+    work: FairThreads
+    heavy: FairThreads
+    trials: FairThreads
+
+    @classmethod
+    def of(cls, *, remote: bool) -> WorkThreads:
+        threads, each_max = (REMOTE_WORK_THREADS, REMOTE_WORK_EACH_MAX) if remote else (WORK_THREADS, WORK_EACH_MAX)
+        return cls(
+            FairThreads("paceline-api-work", threads=threads, each_max=each_max),
+            FairThreads("paceline-api-heavy", threads=HEAVY_THREADS, each_max=HEAVY_EACH_MAX),
+            FairThreads("paceline-api-trials", threads=TRIAL_THREADS, each_max=TRIAL_EACH_MAX),
+        )
+
+    def close(self, *, wait: bool) -> None:
+        """Leaves out what waits. ``wait``: returns only when work that has begun has ended, but for trials."""
+        self.trials.close(wait=False)
+        self.work.close(wait=wait)
+        self.heavy.close(wait=wait)
+
+
 @dataclass(frozen=True, slots=True)
 class ApiContext:
     system: System
@@ -79,12 +109,10 @@ class ApiContext:
     policy: RetryPolicy
     body_timeout_s: float
     reads: AtlasReads
-    heavy: asyncio.Semaphore
+    threads: WorkThreads
     kept: KeptAnswers
-    readers: ThreadPoolExecutor | None
-    """Threads that read from a remote store; None if the store is a local file."""
     user: str = ""
-    """The user who sent the request: users take turns for writes."""
+    """The user who sent the request: users take turns for writes and for threads."""
 
     @classmethod
     def of(cls, system: System, hooks: ApiHooks) -> ApiContext:
@@ -94,7 +122,6 @@ class ApiContext:
             system=system,
             hooks=hooks,
             commits=GroupCommit(system.store.within, threads=REMOTE_WRITERS if remote else 1),
-            readers=ThreadPoolExecutor(REMOTE_READERS, thread_name_prefix="paceline-api-store") if remote else None,
             readiness=Readiness(system.store),
             writes=BatchedWrites(system, wake=hooks.wake),
             tokens=TokenCache(),
@@ -103,7 +130,7 @@ class ApiContext:
             policy=system.retry_policy,
             body_timeout_s=duration_ms(settings.body_timeout) / 1_000,
             reads=AtlasReads(lambda: open_atlas(settings, own=own), draining=lambda: hooks.arrivals.closed),
-            heavy=asyncio.Semaphore(HEAVY_MAX),
+            threads=WorkThreads.of(remote=remote),
             kept=KeptAnswers(),
         )
 
@@ -134,9 +161,9 @@ class ApiContext:
 
     async def read(self, look: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Makes a read that is quick on a local file. A remote store is asked in a thread."""
-        if self.readers is None:
+        if not self.system.traits.remote:
             return look(*args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self.readers, partial(look, *args, **kwargs))
+        return await self.work(look, *args, **kwargs)
 
     async def listed(
         self, asked: PageQuery, read: Callable[..., ListPage[T]], *args: Any, **filters: Any
@@ -144,21 +171,35 @@ class ApiContext:
         """Returns the page that the query asks for, of a list of ``shells.lists``."""
         return await self.work(read, self.system, *args, asked, **filters)
 
-    @staticmethod
-    async def work(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Does, in a thread, work that takes long even on a local file, such as a list or a job."""
-        return await asyncio.to_thread(act, *args, **kwargs)
+    async def work(self, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Does, in a thread, work that takes long even on a local file, such as a list."""
+        return await self._done_in(self.threads.work, partial(act, *args, **kwargs))
+
+    async def heavy_work(self, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Does work that may take a processor for seconds, such as a large job: few at the same time."""
+        return await self._done_in(self.threads.heavy, partial(act, *args, **kwargs))
+
+    async def trial(self, act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Does work that waits for somebody else's service, which may hang: one of each user at a time."""
+        return await self._done_in(self.threads.trials, partial(act, *args, **kwargs))
+
+    @property
+    def work_threads(self) -> Executor:
+        """The threads for long work, in turns of this user."""
+        return self.threads.work.of(self.user)
+
+    async def _done_in(self, threads: FairThreads, act: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(threads.of(self.user), act)
 
     async def write(self, job: Callable[[], T], *, weight: int = OWN_WEIGHT) -> T:
         """Does a write that has no batch step, in a writing thread: the event loop never waits for the disk."""
         return await self.do(each, job, weight=weight)
 
     def close(self) -> None:
-        """Waits for writes that are being committed."""
+        """Waits for writes that are being committed, and for work on a local file."""
         self.commits.close()
         self.readiness.close()
-        if self.readers is not None:
-            self.readers.shutdown(wait=False, cancel_futures=True)
+        self.threads.close(wait=not self.system.traits.remote)
 
 
 class ApiCall(NamedTuple):
