@@ -142,6 +142,31 @@ def test_note_that_hangs_ends_with_its_deadline_and_later_ones_are_sent(
     assert later.code == 200
 
 
+def test_promise_13_services_that_hang_neither_delay_other_notes_nor_cut_them_short(
+    messenger: HttpMessenger, sink: MailSink
+) -> None:
+    """The slow service answers only after the other notes have ended: at their deadline."""
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as slow:
+        silent_url, slow_url = (f"json://127.0.0.1:{one.getsockname()[1]}/?rto=20&cto=20" for one in (silent, slow))
+        messenger.start([note(mail(sink.port))])
+        gather(messenger)
+        messenger.start([note(silent_url, handle=number, timeout_ms=8_000) for number in range(2, 22)])
+        messenger.start([note(mail(sink.port), handle=30), note(slow_url, handle=31)])
+        [quick] = gather(messenger)
+        assert (quick.handle, quick.code) == (30, 200)
+        connection, _ = slow.accept()
+        late = gather(messenger, 20)
+        assert {result.reason for result in late} == {apprise_notes.TOO_SLOW}
+        messenger.start([note(mail(sink.port), handle=32)])
+        [later] = gather(messenger)
+        connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+        connection.close()
+        [slowest] = gather(messenger)
+    assert (later.handle, later.code) == (32, 200)
+    assert (slowest.handle, slowest.code) == (31, 200)
+    assert messenger._notes._retired == [], "the process with the notes that hang is stopped"
+
+
 def test_missing_library_is_said_in_words_that_help(messenger: HttpMessenger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apprise_notes, "find_spec", lambda _: None)
     messenger.start([note("ntfy://topic")])

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote
 
-THREADS_MAX = 8
+THREADS_MAX = 64
+"""More than there are notes in flight: a service that hangs must not keep other notes waiting."""
 REASON_CHARS_MAX = 300
 SECRET_CHARS_MIN = 4
 TIMEOUT_S = 20

@@ -33,9 +33,12 @@ class _RunningNote(NamedTuple):
 
 
 class AppriseNotes:
-    """Sends notes through one child process, which is started with the first note.
+    """Sends notes through a child process, which is started with the first note.
 
-    One thread starts notes and takes results. ``ended`` is called on another thread when there are results.
+    A child with a note past its deadline gets no further ones. It is stopped once its other notes have ended, so that a
+    service that hangs costs nobody else a try; later notes go to a new child. At most two children run at a time,
+    if all notes have the same time limit. One thread starts notes and takes results. ``ended`` is called on another
+    thread when there are results.
     """
 
     def __init__(
@@ -51,6 +54,8 @@ class AppriseNotes:
         self._tell = ended
         self._lock = threading.Lock()
         self._child: subprocess.Popen[str] | None = None
+        self._retired: list[subprocess.Popen[str]] = []
+        """Children that get no further notes."""
         self._out: dict[tuple[int, int], _RunningNote] = {}
         self._results: list[CallResult] = []
 
@@ -73,20 +78,24 @@ class AppriseNotes:
                 self._end(note.handle, note.attempt, f"{CUT_SHORT} ({error.strerror})")
 
     def finished(self) -> list[CallResult]:
-        """Return the results so far. If a note is past its deadline, it ends and the child process is stopped."""
+        """Return the results so far. If a note is past its deadline, it ends, and its child gets no further ones."""
         now_ms = self._clock.now_ms()
         with self._lock:
-            late = [one.note for one in self._out.values() if now_ms - one.started_ms >= one.note.timeout_ms]
-        for note in late:
-            self._end(note.handle, note.attempt, TOO_SLOW)
-        if late:
-            self._stop()
+            late = [one for one in self._out.values() if now_ms - one.started_ms >= one.note.timeout_ms]
+        for one in late:
+            self._end(one.note.handle, one.note.attempt, TOO_SLOW)
+        if self._child is not None and any(one.child == self._child.pid for one in late):
+            self._retired.append(self._child)
+            self._child = None
+        self._stop_idle()
         with self._lock:
             results, self._results = self._results, []
         return results
 
     def close(self) -> None:
-        self._stop()
+        for child in (*self._retired, *([self._child] if self._child is not None else [])):
+            _stop(child)
+        self._retired, self._child = [], None
 
     def _note_out(self, note: AppriseNote, *, child: int) -> None:
         with self._lock:
@@ -136,15 +145,22 @@ class AppriseNotes:
                 self._results.append(CallResult(handle, attempt, out.started_ms, now_ms, code=code, reason=reason))
         self._tell()
 
-    def _stop(self) -> None:
-        child, self._child = self._child, None
-        if child is None:
-            return
-        child.kill()
-        child.wait(STOP_S)
-        assert child.stdin is not None
-        with suppress(OSError):  # the last text may still be in its buffer
-            child.stdin.close()
+    def _stop_idle(self) -> None:
+        """Stop retired children whose notes have all ended."""
+        with self._lock:
+            busy = {one.child for one in self._out.values()}
+        for child in self._retired:
+            if child.pid not in busy:
+                _stop(child)
+        self._retired = [child for child in self._retired if child.pid in busy]
+
+
+def _stop(child: subprocess.Popen[str]) -> None:
+    child.kill()
+    child.wait(STOP_S)
+    assert child.stdin is not None
+    with suppress(OSError):  # the last text may still be in its buffer
+        child.stdin.close()
 
 
 def _hand_over(child: subprocess.Popen[str], note: AppriseNote) -> None:

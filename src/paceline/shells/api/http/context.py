@@ -37,8 +37,8 @@ REMOTE_WORK_THREADS, REMOTE_WORK_EACH_MAX = 16, 12
 """The same for a remote store, where short reads take a thread as well. A local file is read on the event loop."""
 HEAVY_THREADS, HEAVY_EACH_MAX = 2, 1
 """Threads in which jobs are parsed, or shown whole: large ones must not take every thread."""
-TRIAL_THREADS, TRIAL_EACH_MAX = 8, 1
-"""Threads that wait for the answers to test messages of channels."""
+TRIAL_THREADS, TRIAL_EACH_MAX = 4, 1
+"""Threads that wait for the answers to test messages of channels. A test through apprise starts a process."""
 OWN_WEIGHT = 20
 """Weight of a write that shares no commit: it takes about as long as this many puts that share one."""
 REMOTE_WRITERS = 8
