@@ -59,7 +59,8 @@ async def list_running_days(call: ApiCall) -> ApiAnswer:
     found = await api.read(api.store.batches, after=after, limit=asked.limit + 1)
     shown = found[: asked.limit]
     key = f"days {asked.limit} {after}"
-    views = await api.kept.get(key, lambda: api.work(running_days, api.store, shown, now_ms=api.now_ms()))
+    shared = api.of_user(key)  # a turn of its own: those who wait for it are not behind the asker's other requests
+    views = await api.kept.get(key, lambda: shared.work(running_days, api.store, shown, now_ms=api.now_ms()))
     cursor = make_cursor(_RUNNING, shown[-1].id) if len(found) > asked.limit else None
     return tagged_answer(ListPage(views, cursor), call.headers)
 
