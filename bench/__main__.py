@@ -21,7 +21,7 @@ BENCHES = {
     "lateness": "the real daemon with 100,000 monitors firing at 1,000 per second",
     "scale": "the real daemon with checkers that claim and never settle; status and purge at that size",
     "checks": "HTTP checks per CPU-second of the whole daemon, against a bare pycurl loop",
-    "fairness": "how late one user's checks start beside 2,000 hanging monitors of another",
+    "fairness": "one user beside 2,000 hanging monitors of another, and beside another who reads lists all the time",
     "rest": "single monitor PUTs per second over REST, against the same server without a store",
     "client": "CPU of a request through the Python client, against bare httpx",
     "verify": "history judged by paceline verify, against one read of the rows",

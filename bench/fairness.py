@@ -1,5 +1,7 @@
 """The real daemon with one user whose targets hang: how late do the checks of another user start?
 
+Further rows, from ``bench.fair_lists``: how long another user's requests take beside one who reads lists all the time.
+
 Every monitor of the first user fires each second at a server that accepts and never answers, and waits a minute for it.
 The second user's monitors fire each second at a server that answers at once. The same without the first user is shown
 beside it. A run that was due and did not start counts as late by all the time there was.
@@ -12,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from bench import fair_lists
 from bench.checks import quick_server
 from bench.harness import Context, Result, judged, percentile
 from bench.real_daemon import daemon
@@ -39,6 +42,7 @@ def run(context: Context) -> list[Result]:
         return [
             _measure(context, BESIDE, HANGING, seconds, answering=answering, hanging=hanging),
             _measure(context, ALONE, 0, seconds, answering=answering, hanging=hanging),
+            *fair_lists.run(context),
         ]
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from bench.harness import Context, Result, connect, judged, percentile
-from bench.real_daemon import Daemon, add_admin, daemon
+from bench.real_daemon import Daemon, add_user, daemon
 from bench.seed import BATCH, MONITORS_MAX, add_owners
 from paceline.adapters.sqlite.keys import GENERATION_MASK, LANE_BITS, due_ms_of
 from paceline.adapters.sqlite.store import SqliteStore
@@ -67,7 +67,7 @@ def measure(context: Context, *, size: int, per_s: int, seconds: int) -> list[Re
     base_ms = _fill(store, size, every_s=size // per_s)
     expected = _first_firings(file)
     store.close()
-    token = add_admin(file)
+    token = add_user(file, "admin", role="admin")
     window = Window(base_ms, base_ms + seconds * 1_000)
     with daemon(file, monitors_max=str(MONITORS_MAX)) as running:
         spare_s = base_ms / 1_000 - time.time()

@@ -27,7 +27,7 @@ TITLES = {
     "lateness": "Lateness of the real daemon",
     "scale": "Claimed and never settled",
     "checks": "HTTP checks per CPU-second",
-    "fairness": "Fairness: one user's checks beside another's that hang",
+    "fairness": "Fairness: one user's checks and requests beside another's",
     "rest": "REST writes",
     "client": "The Python client",
     "uptime": "Uptime: outcomes folded into roll-ups",
@@ -75,7 +75,8 @@ machine: the last waves gave 0.50, 0.56 and 0.61 on a quiet machine, 0.41, 0.46 
     "fairness": """\
 `paceline up` with 500 places. One user has 2,000 monitors that fire each second at a server that never answers, with a
 time-out of 60 s; another has 20 that fire each second. How late the other's checks start, beside the same alone. A
-firing that came to no start counts as late by the whole time. What is in flight is read at the end.""",
+firing that came to no start counts as late by the whole time. What is in flight is read at the end. Below: how long a
+list of ten monitors, and a put, take while another user reads 60 lists of 1,000 at a time, without a pause.""",
     "rest": """\
 64 connections, `synchronous=FULL`. The floor is the same server and the same parsing, without a store.""",
     "client": """\

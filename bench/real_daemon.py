@@ -45,9 +45,7 @@ class Daemon:
         self.rss_bytes_max = max(self.rss_bytes_max, self._process.memory_info().rss)
 
     def connect(self) -> HTTPConnection:
-        parts = urlsplit(self.url)
-        assert parts.hostname is not None
-        return HTTPConnection(parts.hostname, parts.port, timeout=60)
+        return connect(self.url)
 
     def metric(self, name: str) -> float:
         """Returns one value from /metrics, by its full name with labels."""
@@ -66,6 +64,12 @@ class Daemon:
         connection.close()
         lines = [line.rpartition(" ") for line in text.splitlines() if not line.startswith("#")]
         return {name: float(value) for name, _, value in lines}
+
+
+def connect(url: str) -> HTTPConnection:
+    parts = urlsplit(url)
+    assert parts.hostname is not None
+    return HTTPConnection(parts.hostname, parts.port, timeout=60)
 
 
 def late_ms(before: list[float], after: list[float], share: float) -> float:
@@ -91,9 +95,9 @@ def daemon(file: str, **settings: str) -> Iterator[Daemon]:
             process.wait(STOP_S)
 
 
-def add_admin(file: str) -> str:
-    """Adds an admin, who may claim all users' runs. Returns the token."""
-    command = [*_program(file), "user", "add", "admin", "--role", "admin"]
+def add_user(file: str, name: str, *, role: str = "user") -> str:
+    """Adds a user. Returns the token. An admin may claim all users' runs."""
+    command = [*_program(file), "user", "add", name, "--role", role]
     answer = subprocess.run(command, capture_output=True, check=True, text=True, env=_environment({}))
     return str(json.loads(answer.stdout)["token"])
 

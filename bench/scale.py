@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from bench.harness import Context, Result, judged
-from bench.real_daemon import Daemon, add_admin, daemon, late_ms
+from bench.real_daemon import Daemon, add_user, daemon, late_ms
 from bench.seed import BATCH, MONITORS_MAX, add_owners
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.monitors.checks import OutgoingCheck
@@ -46,7 +46,7 @@ def run(context: Context) -> list[Result]:
     store = SqliteStore(file, synchronous="full")
     base_ms = _fill(store, size, every_s=every_s)
     store.close()
-    token = add_admin(file)
+    token = add_user(file, "admin", role="admin")
     results: list[Result] = []
     with daemon(file, monitors_max=str(MONITORS_MAX)) as running:
         time.sleep(max(0.0, base_ms / 1_000 - time.time()))
