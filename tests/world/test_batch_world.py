@@ -88,7 +88,7 @@ def test_world_of_batches_notices_a_broken_store(fault: type[Faulty], says: str,
 
 
 def test_same_seed_gives_the_same_history_of_batches(make_world: Maker) -> None:
-    worlds = [make_world(7, folder_name=folder) for folder in ("once", "again")]
+    worlds = [make_world(4, folder_name=folder) for folder in ("once", "again")]
     for world in worlds:
         world.run(100)
     assert worlds[0].trace == worlds[1].trace
