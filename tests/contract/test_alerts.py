@@ -57,8 +57,8 @@ def test_finished_alert_is_not_reopened_by_the_same_id(store: Store) -> None:
 def test_due_alerts_are_those_whose_time_has_come_the_longest_due_first(store: Store, other: Store) -> None:
     later, sooner, ahead = alert("a", at_ms=T0_MS + 2), alert("b", at_ms=T0_MS + 1), alert("c", at_ms=T0_MS + 100)
     assert store.add_alerts([later, sooner, ahead]) == [True] * 3
-    assert [one.alert for one in other.due_alerts(now_ms=T0_MS + 2, limit=10)] == [sooner, later]
-    assert [one.alert for one in other.due_alerts(now_ms=T0_MS + 2, limit=1)] == [sooner]
+    assert [one.id for one in other.due_alerts(now_ms=T0_MS + 2, limit=10)] == [sooner.id, later.id]
+    assert [one.id for one in other.due_alerts(now_ms=T0_MS + 2, limit=1)] == [sooner.id]
     assert store.due_alerts(now_ms=T0_MS, limit=10) == []
     assert [one.alert for one in store.open_alerts_after(T0_MS + 2, limit=10)] == [ahead]
 
@@ -71,7 +71,7 @@ def test_alert_record_is_replaced_only_at_its_newest_version(store: Store, other
     assert store.write_alerts([over(seen), over(only(store, alert("b")))]) == [False, True]
     assert only(store, alert("a")) == msgspec.structs.replace(again, version=1)
     assert store.due_alerts(now_ms=T0_MS + 8, limit=10) == []
-    assert [one.alert for one in store.due_alerts(now_ms=T0_MS + 9, limit=10)] == [alert("a")]
+    assert [one.id for one in store.due_alerts(now_ms=T0_MS + 9, limit=10)] == [alert("a").id]
     missing = msgspec.structs.replace(seen, alert=alert("none"))
     assert store.write_alerts([missing]) == [False]
     assert store.alert(missing.alert.id) is None

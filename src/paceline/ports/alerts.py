@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from paceline.core.alerts.alert import Alert
 from paceline.core.alerts.record import AlertCounts, AlertRecord
+from paceline.core.try_turns import DuePosition
 
 
 class ListPlace(NamedTuple):
@@ -27,11 +28,16 @@ class AlertStore(Protocol):
     def add_alerts(self, alerts: Sequence[Alert]) -> list[bool]:
         """Store new alerts. False: there is one of that id, which stays as it is."""
 
-    def due_alerts(self, *, now_ms: int, limit: int) -> list[AlertRecord]:
-        """Return open alerts that are due at or before now, the longest due first.
+    def due_alerts(self, *, now_ms: int, limit: int, after: DuePosition[str] | None = None) -> list[DuePosition[str]]:
+        """Return positions of open alerts that are due at or before now, the longest due first: a hint.
 
-        ``write_alerts`` decides who wins.
+        ``after``: only those behind this position; None: all. The cost does not depend on how many stand before it, and
+        alerts are not read. An alert that has just been written may still stand at its old position: read it with
+        ``alert_records``. ``write_alerts`` decides who wins.
         """
+
+    def alert_records(self, alert_ids: Sequence[str]) -> list[AlertRecord]:
+        """Return the alerts that exist of these, in no particular order."""
 
     def open_alerts_after(self, at_ms: int, *, limit: int) -> list[AlertRecord]:
         """Return open alerts that are due after that time, for a clock that was set back."""

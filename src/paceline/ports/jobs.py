@@ -12,6 +12,7 @@ from paceline.core.jobs.measurement import MeasurementState
 from paceline.core.jobs.meters import Reading, Short
 from paceline.core.jobs.pool import Account
 from paceline.core.jobs.send_order import QueuedUser
+from paceline.core.try_turns import DuePosition
 
 
 class JobStore(Protocol):
@@ -211,8 +212,11 @@ class JobStore(Protocol):
         noticed. Spent amounts stay on their meters as long as they were written for.
         """
 
-    def due_webhooks(self, *, now_ms: int, limit: int) -> list[tuple[values.StoredJob, int]]:
-        """Return finished jobs whose webhook is due, with how often it was tried."""
+    def due_webhooks(self, *, now_ms: int, limit: int, after: DuePosition[int] | None = None) -> list[DuePosition[int]]:
+        """Return positions of jobs whose webhook is due, the longest due first: a hint, as ``due_alerts`` is."""
+
+    def pending_webhooks(self, numbers: Sequence[int]) -> list[values.PendingWebhook]:
+        """Return those of these jobs whose webhook is still to be called, in no particular order."""
 
     def note_webhook(self, number: int, *, tries: int, next_ms: int | None) -> bool:
         """Note one more try after ``tries``, and when the next is due. Return False if another process was first."""

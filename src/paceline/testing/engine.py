@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 
 from paceline.core.monitors.definition import duration_ms
 from paceline.core.monitors.values import CheckOrder
+from paceline.core.try_turns import PLACES, TryPlaces, TryQueue
 from paceline.shells.daemon.check_places import CheckPlaces
 from paceline.steps.batches.call import Fence, ProviderBook, SentCall, claim_calls, settle_calls
 from paceline.steps.batches.plan import plan_due
@@ -61,6 +63,7 @@ class VirtualEngine:
         self._checks_out: dict[tuple[int, int], CheckOrder] = {}
         self._calls_out: dict[Fence, SentCall] = {}
         self._hooks_out: dict[tuple[int, int], WebhookTry] = {}
+        self._hook_line: TryQueue[int] = TryQueue()
         self._watch = Watch()
         self._atlas = open_atlas(system.settings)
         self._dispatching = DispatchSettings(
@@ -172,7 +175,17 @@ class VirtualEngine:
         results = outside.webhooks.arrived()
         if results:
             end_webhooks(self._store, self._hooks_out, results)
-        hooks = begin_webhooks(self._store, secret=self._system.secret_key, now_ms=now_ms, chance=self._chance)
+            for result in results:
+                del self._hooks_out[result.handle, result.attempt]
+        held = Counter(hook.user for hook in self._hooks_out.values())
+        hooks = begin_webhooks(
+            self._store,
+            secret=self._system.secret_key,
+            now_ms=now_ms,
+            chance=self._chance,
+            queue=self._hook_line,
+            places=TryPlaces(PLACES - held.total(), held),
+        ).tries
         self._hooks_out.update((hook.fence, hook) for hook in hooks)
         outside.start_calls([hook.order for hook in hooks], into=outside.webhooks)
         return bool(results or hooks)

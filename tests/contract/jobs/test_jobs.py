@@ -6,7 +6,8 @@ from collections import Counter
 
 from paceline.core.jobs.cost import Cost
 from paceline.core.jobs.measurement import MeasurementState
-from paceline.core.jobs.values import Admitted, Already, MeasurementEnd, NotSent, OverCredits
+from paceline.core.jobs.values import Admitted, Already, MeasurementEnd, NotSent, OverCredits, PendingWebhook
+from paceline.core.try_turns import DuePosition
 from paceline.core.users import UserEdit
 from paceline.ports import Store
 from tests.contract.conftest import Opener
@@ -230,12 +231,14 @@ def test_promise_11_a_job_is_finished_once_when_its_last_measurement_has_ended(s
     [finished] = other.finish_jobs(now_ms=T0_MS + 5, limit=10)
     assert (finished.id, finished.success, finished.finished_ms) == (job.id, True, T0_MS + 5)
     assert store.finish_jobs(now_ms=T0_MS + 6, limit=10) == []
-    assert [(one.id, tries) for one, tries in store.due_webhooks(now_ms=T0_MS + 5, limit=10)] == [(job.id, 0)]
+    assert store.due_webhooks(now_ms=T0_MS + 5, limit=10) == [DuePosition(T0_MS + 5, job.number)]
+    assert store.pending_webhooks([job.number, 4_711]) == [PendingWebhook(finished, 0, T0_MS + 5)]
     assert store.note_webhook(job.number, tries=0, next_ms=T0_MS + 60)
     assert not other.note_webhook(job.number, tries=0, next_ms=None)
     assert store.due_webhooks(now_ms=T0_MS + 59, limit=10) == []
     assert store.note_webhook(job.number, tries=1, next_ms=None)
     assert store.due_webhooks(now_ms=T0_MS + DAY_MS, limit=10) == []
+    assert store.pending_webhooks([job.number]) == []
 
 
 def test_ids_of_jobs_fit_into_a_marker(store: Store) -> None:

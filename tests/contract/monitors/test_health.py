@@ -104,7 +104,7 @@ def test_health_changes_after_the_configured_failures_and_successes(store: Store
     first, second = told(other)
     assert (first.subject, first.reason, first.channels) == ("a", "answered 500", ("ops",))
     assert (first.data["failures"], second.data["failures"]) == (2, 3)
-    assert [record.alert for record in other.due_alerts(now_ms=T0_MS + HOUR_MS, limit=10)] == [first, second]
+    assert [one.id for one in other.due_alerts(now_ms=T0_MS + HOUR_MS, limit=10)] == [first.id, second.id]
 
 
 def test_refused_or_repeated_settlement_writes_no_alert(store: Store, other: Store) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from paceline.adapters.vault import SecretVault
 from paceline.core.alerts.alert import Alert, Event, alert_id
@@ -10,9 +11,11 @@ from paceline.core.alerts.channel import ChannelBody, ChannelKind
 from paceline.core.alerts.message import AppriseNote
 from paceline.core.alerts.record import AlertRecord
 from paceline.core.batches.calls import Call, CallResult
+from paceline.core.try_turns import TryPlaces, TryQueue
 from paceline.ports import Store
 from paceline.steps.alerts.channels import put_channel
 from paceline.steps.alerts.deliver import DeliveryResult, Message, begin_deliveries, end_deliveries
+from paceline.steps.tries import FREE, TriesToMake
 from tests.contract.support.stage import T0_MS
 
 SECRET = b"the secret key of an installation"
@@ -43,9 +46,19 @@ def add(store: Store, *alerts: Alert) -> None:
     assert store.add_alerts(alerts) == [True] * len(alerts)
 
 
-def begin(store: Store, *, now_ms: int = T0_MS, limit: int = 50, chance: float = 0.0) -> list[Message]:
-    begun = begin_deliveries(store, VAULT, secret=SECRET, now_ms=now_ms, chance=lambda: chance, limit=limit)
-    return begun.messages
+def begin(
+    store: Store,
+    *,
+    now_ms: int = T0_MS,
+    chance: float = 0.0,
+    queue: TryQueue[str] | None = None,
+    places: TryPlaces = FREE,
+) -> list[Message]:
+    return begin_pass(store, now_ms=now_ms, chance=chance, queue=queue, places=places).tries
+
+
+def begin_pass(store: Store, *, now_ms: int = T0_MS, chance: float = 0.0, **turns: Any) -> TriesToMake[Message]:
+    return begin_deliveries(store, VAULT, secret=SECRET, now_ms=now_ms, chance=lambda: chance, **turns)
 
 
 def end(store: Store, messages: Sequence[Message], code: int | None, *, now_ms: int = T0_MS) -> list[DeliveryResult]:

@@ -316,7 +316,7 @@ class JobRules(Machine):
     @act(3, code=(200, 500))
     def call_webhooks(self, code: int) -> None:
         def tell(side: Side) -> object:
-            hooks = webhook.begin_webhooks(side.store, secret=SECRET_KEY, now_ms=self.now_ms, chance=lambda: 0.5)
+            hooks = webhook.begin_webhooks(side.store, secret=SECRET_KEY, now_ms=self.now_ms, chance=lambda: 0.5).tries
             for hook in hooks:
                 if code == 200:
                     side.store.note_webhook(hook.job.number, tries=hook.tries, next_ms=None)

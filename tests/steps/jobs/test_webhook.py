@@ -29,7 +29,7 @@ def finished(store: Store, *, owner: str = "ann", webhook: str | None = URL) -> 
 
 
 def begin(store: Store, *, now_ms: int = T0_MS, chance: float = 0.0) -> list[WebhookTry]:
-    return begin_webhooks(store, secret=SECRET, now_ms=now_ms, chance=lambda: chance)
+    return begin_webhooks(store, secret=SECRET, now_ms=now_ms, chance=lambda: chance).tries
 
 
 def end(store: Store, hooks: Sequence[WebhookTry], code: int | None, *, reason: str = "") -> list[HookEnded]:
@@ -97,7 +97,7 @@ def test_pauses_between_webhook_tries_grow_and_end_after_about_a_day(store: Stor
         over = end(store, hooks, 503)[0].over
         if over:
             break
-        [(_, _)] = store.due_webhooks(now_ms=now_ms + DAY_MS, limit=10)
+        assert len(store.due_webhooks(now_ms=now_ms + DAY_MS, limit=10)) == 1
         step_ms = next(ms for ms in range(0, DAY_MS, 500) if store.due_webhooks(now_ms=now_ms + ms, limit=1))
         pauses.append(step_ms)
         now_ms += step_ms
@@ -110,9 +110,9 @@ def test_pauses_between_webhook_tries_grow_and_end_after_about_a_day(store: Stor
 
 def test_exactly_one_of_two_processes_calls_the_webhook(store: Store, second: Store) -> None:
     finished(store)
-    due = store.due_webhooks(now_ms=T0_MS, limit=10)
+    [due] = store.pending_webhooks([one.id for one in store.due_webhooks(now_ms=T0_MS, limit=10)])
     assert len(begin(second)) == 1
-    assert not store.note_webhook(due[0][0].number, tries=due[0][1], next_ms=None)
+    assert not store.note_webhook(due.job.number, tries=due.tries, next_ms=None)
     assert begin(store) == []
 
 

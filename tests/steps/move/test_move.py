@@ -252,7 +252,7 @@ def test_channels_silences_and_open_alerts_move_and_are_sent_from_the_other_stor
     named = add_silence(source, "ann", silence, chance_id="0123456789ab")
     told, waiting = (Alert(f"al_{n}", "job.finished", T0_MS, "ann", "j1", channels=("ops",)) for n in range(2))
     source.add_alerts([told])
-    [sent] = begin_deliveries(source, VAULT, secret=SECRET_KEY, now_ms=T0_MS, chance=lambda: 0.0).messages
+    [sent] = begin_deliveries(source, VAULT, secret=SECRET_KEY, now_ms=T0_MS, chance=lambda: 0.0).tries
     end_deliveries(source, [(sent, CallResult(*sent.fence, T0_MS, T0_MS, code=200))])
     source.add_alerts([waiting])
     stream, report = take_out(source)
@@ -262,7 +262,7 @@ def test_channels_silences_and_open_alerts_move_and_are_sent_from_the_other_stor
     again = take_in(target, stream).counts
     assert (again["channels"], again["silences"], again["alerts"]) == ({"unchanged": 1},) * 3
     assert silences_of(target, "ann", now_ms=T0_MS, since_ms=0) == [named]
-    messages = begin_deliveries(target, VAULT, secret=SECRET_KEY, now_ms=NOW_MS, chance=lambda: 0.0).messages
+    messages = begin_deliveries(target, VAULT, secret=SECRET_KEY, now_ms=NOW_MS, chance=lambda: 0.0).tries
     assert [(one.record.alert, one.channel) for one in messages] == [(waiting, "ops")]
 
 

@@ -28,7 +28,7 @@ from paceline.adapters.aws.client.items import (
     update,
 )
 from paceline.adapters.aws.client.tables import EXPIRES, LEDGER
-from paceline.adapters.aws.jobs.keys import counted, first_place, hinted
+from paceline.adapters.aws.jobs.keys import counted, due_hints, first_place, hinted
 from paceline.core.alerts.alert import Alert
 from paceline.core.alerts.record import (
     COUNTED_MAX,
@@ -40,6 +40,7 @@ from paceline.core.alerts.record import (
     new_record,
     place_of,
 )
+from paceline.core.try_turns import DuePosition
 from paceline.ports.alerts import ListPlace
 
 OPEN, OVER, FAILED = "alert#open", "alert#over", "alert#failed"
@@ -79,15 +80,17 @@ class AwsAlertStore(AwsStorePart):
             self.alerts_added()
         return won
 
-    def due_alerts(self, *, now_ms: int, limit: int) -> list[AlertRecord]:
-        if self._alert_places.caches_indexes and self._alert_places.first_of(OPEN) > now_ms:
-            return []
-        self._alert_places.forget(OPEN)
-        return [
-            record
-            for record in self._records(hinted(self._database, OPEN, until=now_ms, limit=limit))
-            if record.next_ms is not None and record.next_ms <= now_ms
-        ]
+    def due_alerts(self, *, now_ms: int, limit: int, after: DuePosition[str] | None = None) -> list[DuePosition[str]]:
+        if after is None:
+            if self._alert_places.caches_indexes and self._alert_places.first_of(OPEN) > now_ms:
+                return []
+            self._alert_places.forget(OPEN)
+        behind = None if after is None else (after.at_ms, _key(after.id))
+        hints = due_hints(self._database, OPEN, now_ms=now_ms, limit=limit, after=behind)
+        return [DuePosition(int(hint["at"]), _id_in(hint)) for hint in hints]
+
+    def alert_records(self, alert_ids: Sequence[str]) -> list[AlertRecord]:
+        return self._read(alert_ids)
 
     def open_alerts_after(self, at_ms: int, *, limit: int) -> list[AlertRecord]:
         found = self._records(hinted(self._database, OPEN, after=at_ms, limit=limit))
@@ -126,7 +129,7 @@ class AwsAlertStore(AwsStorePart):
         return gone
 
     def _records(self, hints: Sequence[Item]) -> list[AlertRecord]:
-        return self._read([hint["pk"].partition("#")[2] for hint in hints])
+        return self._read([_id_in(hint) for hint in hints])
 
     def _read(self, ids: Sequence[str]) -> list[AlertRecord]:
         """Read alerts in the order of their ids; an id without an alert is left out."""
@@ -149,6 +152,11 @@ def _place(record: AlertRecord) -> dict[str, Any]:
 
 def _key(alert_id: str) -> DynamoKey:
     return DynamoKey(joined("alert", alert_id), "-")
+
+
+def _id_in(hint: Item) -> str:
+    """Return the id of the alert that an entry of the index shows."""
+    return str(hint["pk"].partition("#")[2])
 
 
 def _list(user: str) -> str:

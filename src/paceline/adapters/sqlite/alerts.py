@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from paceline.adapters.sqlite.database import Connection
 from paceline.core.alerts.alert import Alert
 from paceline.core.alerts.record import (
@@ -16,6 +18,7 @@ from paceline.core.alerts.record import (
     new_record,
     place_of,
 )
+from paceline.core.try_turns import DuePosition
 from paceline.ports.alerts import ListPlace
 
 
@@ -34,12 +37,25 @@ def _add(db: Connection, record: AlertRecord) -> bool:
     return db.changes() == 1
 
 
-def due(db: Connection, *, now_ms: int, limit: int) -> list[AlertRecord]:
-    return _records(
-        db,
-        "SELECT record FROM alert WHERE part = 'open' AND place_ms <= ? ORDER BY place_ms LIMIT ?",
-        (now_ms, limit),
-    )
+def due(db: Connection, *, now_ms: int, limit: int, after: DuePosition[str] | None = None) -> list[DuePosition[str]]:
+    # ``id`` is in the index, as the key of its table.
+    if after is None:
+        rows = db.execute(
+            "SELECT place_ms, id FROM alert WHERE part = 'open' AND place_ms <= ? ORDER BY place_ms, id LIMIT ?",
+            (now_ms, limit),
+        )
+    else:
+        rows = db.execute(
+            """SELECT place_ms, id FROM alert WHERE part = 'open' AND place_ms <= ? AND (place_ms, id) > (?, ?)
+               ORDER BY place_ms, id LIMIT ?""",
+            (now_ms, *after, limit),
+        )
+    return [DuePosition(*row) for row in rows]
+
+
+def by_ids(db: Connection, alert_ids: Sequence[str]) -> list[AlertRecord]:
+    wanted = msgspec.json.encode(list(alert_ids)).decode()
+    return _records(db, "SELECT record FROM alert WHERE id IN (SELECT value FROM json_each(?))", (wanted,))
 
 
 def open_after(db: Connection, at_ms: int, *, limit: int) -> list[AlertRecord]:

@@ -72,6 +72,7 @@ class SqliteStore(SqliteMonitorStore, SqliteBatchStore, SqliteJobStore):
 
     add_alerts = writes(alerts_sql.add)
     due_alerts = peeks(alerts_sql.due)
+    alert_records = peeks(alerts_sql.by_ids)
     open_alerts_after = peeks(alerts_sql.open_after)
     write_alerts = writes(alerts_sql.write)
     alert = peeks(alerts_sql.alert)

@@ -132,6 +132,14 @@ class StoredJob(msgspec.Struct, frozen=True):
         return "queued" if self.started_ms is None else "running"
 
 
+class PendingWebhook(NamedTuple):
+    """A finished job whose webhook is to be called. ``tries``: how often it was; ``next_ms``: when it is due again."""
+
+    job: StoredJob
+    tries: int
+    next_ms: int
+
+
 class Admitted(NamedTuple):
     job: StoredJob
     budget: Budget

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 import structlog
 
 from paceline.core.batches.calls import CallResult
-from paceline.shells.daemon.in_flight import ClaimedOrders, InFlight
+from paceline.core.try_turns import TryPlaces, TryQueue
+from paceline.shells.daemon.in_flight import InFlight
 from paceline.shells.daemon.loop import JOIN_S, Loop
 from paceline.shells.daemon.metrics import Metrics
 from paceline.shells.daemon.tries import Tries
 from paceline.steps.alerts.deliver import DeliveryResult, Message, begin_deliveries, end_deliveries
+from paceline.steps.tries import TriesToMake
 from paceline.wiring import System, open_messenger
 
 log = structlog.get_logger("paceline")
@@ -21,20 +23,22 @@ DRAIN_S = 3.0
 """How long messages in flight may still take in a drain; those that are cut short are tried again."""
 
 
-class Alerts(Tries[Message]):
+class Alerts(Tries[Message, str]):
     """Messages to channels."""
 
     name = "alerts"
 
-    def claim(
-        self, room: int, ended: Sequence[tuple[Message, CallResult]], *, expected: bool
-    ) -> ClaimedOrders[Message]:
-        del ended, expected
-        system, now_ms = self._system, self._system.clock.now_ms()
-        begun = begin_deliveries(
-            system.store, system.vault, secret=system.secret_key, now_ms=now_ms, chance=self._chance, limit=room
+    def begin(self, queue: TryQueue[str], places: TryPlaces, *, now_ms: int) -> TriesToMake[Message]:
+        system = self._system
+        return begin_deliveries(
+            system.store,
+            system.vault,
+            secret=system.secret_key,
+            now_ms=now_ms,
+            chance=self._chance,
+            queue=queue,
+            places=places,
         )
-        return ClaimedOrders(begun.messages, now_ms if begun.looked_at == room else None)
 
     def settle(self, ended: Sequence[tuple[Message, CallResult]]) -> int:
         for one in end_deliveries(self._system.store, ended):

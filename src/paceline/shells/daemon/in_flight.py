@@ -66,6 +66,8 @@ class InFlightWork(Protocol[T, R]):
     """Results that come within this time are settled together."""
     settles_with_claim: bool = False
     """True if ``claim`` settles finished orders in the same act, to save a commit. False if the store may hang."""
+    claims_when_full: bool = False
+    """True if ``claim`` has something to do even without room."""
 
     def claim(self, room: int, ended: Sequence[tuple[T, R]], *, expected: bool) -> ClaimedOrders[T]:
         """Claims up to ``room`` orders. ``expected``: there may be some; if False, ``claim`` can ask the store first.
@@ -146,10 +148,10 @@ class InFlight(Generic[T, R]):
     def claim(self) -> None:
         """Begins a claim if there is room, and a reason to think that there is something to claim."""
         now_ms, in_flight, work = self._clock.now_ms(), self._edge.in_flight, self.work
-        room = work.orders_max - in_flight
+        room = max(0, work.orders_max - in_flight)
         passed_ms = abs(now_ms - self._looked_ms)
         soon = passed_ms < work.claim_ms and room < in_flight
-        if room <= 0 or soon or self._claims.busy:
+        if (not room and not work.claims_when_full) or soon or self._claims.busy:
             return
         expected = self._may_claim(by_ms=now_ms)
         settle_ms = self._settle_ms(now_ms)
@@ -214,7 +216,7 @@ class InFlight(Generic[T, R]):
         """Returns the time until something must be settled or may be claimed."""
         now_ms, work = self._clock.now_ms(), self.work
         wait_ms = work.look_ms
-        if self._edge.in_flight < work.orders_max and not self._claims.busy:
+        if (self._edge.in_flight < work.orders_max or work.claims_when_full) and not self._claims.busy:
             if (freed_ms := self._freed_ms(abs(now_ms - self._looked_ms))) is not None:
                 wait_ms = min(wait_ms, freed_ms)
             next_ms = now_ms if self._freed or self._woken.is_set() else self._next_ms

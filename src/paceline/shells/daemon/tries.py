@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from paceline.core.batches.calls import CallResult
 from paceline.core.leases import Leased, sort_out
+from paceline.core.try_turns import PLACES, TryPlaces, TryQueue
 from paceline.ports import Edge
-from paceline.shells.daemon.in_flight import InFlightWork
+from paceline.shells.daemon.in_flight import ClaimedOrders, InFlightWork
 from paceline.shells.daemon.metrics import Metrics
 from paceline.shells.daemon.store_threads import Fence
+from paceline.steps.tries import TriesToMake
 from paceline.wiring import System
+
+K = TypeVar("K", str, int)
 
 
 class TryOrder(Protocol):
@@ -25,6 +30,8 @@ class Try(Protocol):
     @property
     def fence(self) -> Fence: ...
     @property
+    def user(self) -> str: ...
+    @property
     def order(self) -> TryOrder: ...
     @property
     def next_ms(self) -> int: ...
@@ -33,11 +40,15 @@ class Try(Protocol):
 T = TypeVar("T", bound=Try)
 
 
-class Tries(InFlightWork[T, CallResult]):
-    """Tries of one kind. None has to be given back: each is due again at the time that was stored with it."""
+class Tries(InFlightWork[T, CallResult], Generic[T, K]):
+    """Tries of one kind, for which users take turns.
+
+    None has to be given back: each is due again at the time that was stored with it.
+    """
 
     too_late = "the store answers too slowly; each is tried again"
-    orders_max = 50
+    orders_max = PLACES
+    claims_when_full = True
     look_ms = 1_000
 
     def __init__(
@@ -47,6 +58,19 @@ class Tries(InFlightWork[T, CallResult]):
         self._system = system
         self._metrics = metrics
         self._chance = chance
+        self._queue: TryQueue[K] = TryQueue()
+        self._held: dict[str, int] = {}
+        """Number of tries in flight, by user."""
+
+    def claim(self, room: int, ended: Sequence[tuple[T, CallResult]], *, expected: bool) -> ClaimedOrders[T]:
+        del ended, expected
+        now_ms = self._system.clock.now_ms()
+        begun = self.begin(self._queue, TryPlaces(room, dict(self._held)), now_ms=now_ms)
+        return ClaimedOrders(begun.tries, now_ms if begun.more else None, more=begun.waiting)
+
+    @abstractmethod
+    def begin(self, queue: TryQueue[K], places: TryPlaces, *, now_ms: int) -> TriesToMake[T]:
+        """Writes the tries that have a place, and returns them."""
 
     def fences(self, orders: Sequence[T]) -> list[Fence]:
         return [one.fence for one in orders]
@@ -57,7 +81,15 @@ class Tries(InFlightWork[T, CallResult]):
 
     def start(self, orders: list[T], *, now_ms: int) -> None:
         del now_ms
+        for one in orders:
+            self._held[one.user] = self._held.get(one.user, 0) + 1
         self.edge.start([one.order for one in orders])
+
+    def leave(self, orders: Sequence[T]) -> None:
+        for one in orders:
+            self._held[one.user] -= 1
+            if not self._held[one.user]:
+                del self._held[one.user]
 
     def release(self, fences: Sequence[Fence]) -> None:
         """Does nothing: a try that is not made comes again at its next time."""

@@ -7,25 +7,24 @@ from collections.abc import Sequence
 import structlog
 
 from paceline.core.batches.calls import CallResult
-from paceline.shells.daemon.in_flight import ClaimedOrders
+from paceline.core.try_turns import TryPlaces, TryQueue
 from paceline.shells.daemon.tries import Tries
 from paceline.steps.jobs.webhook import HookEnded, WebhookTry, begin_webhooks, end_webhooks
+from paceline.steps.tries import TriesToMake
 
 log = structlog.get_logger("paceline")
 
 
-class Webhooks(Tries[WebhookTry]):
+class Webhooks(Tries[WebhookTry, int]):
     """Calls to webhooks."""
 
     name = "webhooks"
 
-    def claim(
-        self, room: int, ended: Sequence[tuple[WebhookTry, CallResult]], *, expected: bool
-    ) -> ClaimedOrders[WebhookTry]:
-        del ended, expected
-        system, now_ms = self._system, self._system.clock.now_ms()
-        hooks = begin_webhooks(system.store, secret=system.secret_key, now_ms=now_ms, chance=self._chance, limit=room)
-        return ClaimedOrders(hooks, now_ms if len(hooks) == room else None)
+    def begin(self, queue: TryQueue[int], places: TryPlaces, *, now_ms: int) -> TriesToMake[WebhookTry]:
+        system = self._system
+        return begin_webhooks(
+            system.store, secret=system.secret_key, now_ms=now_ms, chance=self._chance, queue=queue, places=places
+        )
 
     def settle(self, ended: Sequence[tuple[WebhookTry, CallResult]]) -> int:
         hooks = {hook.fence: hook for hook, _ in ended}

@@ -2,6 +2,8 @@
 
 A try is written before it is made, with the time of the next one. So a process that dies in the middle loses nothing,
 two processes do not make the same try, and only its result has to be written afterwards.
+
+Users take turns for the places of tries. An alert that needs no try is decided as soon as it is read.
 """
 
 from __future__ import annotations
@@ -19,15 +21,16 @@ from paceline.core.alerts.record import AlertRecord, Delivery, following
 from paceline.core.alerts.silence import NamedSilence, silenced_by
 from paceline.core.batches.calls import Call, CallResult
 from paceline.core.jobs.webhook import SIGNATURE_HEADER, TRIES_MAX
+from paceline.core.try_turns import PAGE, DuePosition, DueTries, TryPlaces, TryQueue, TryTurn
 from paceline.core.users import User
 from paceline.errors import WrongSetting
 from paceline.ports import Store, Vault
 from paceline.steps.alerts.channels import channels_of
 from paceline.steps.alerts.silences import silences_of
 from paceline.steps.jobs.webhook import sign, webhook_secret
+from paceline.steps.tries import FREE, TriesBegun, TriesToMake, Waiting, begin_by_turns
 from paceline.steps.walk import walk
 
-ALERTS_MAX = 50
 WEBHOOK_MS, NOTE_MS = 10_000, 30_000
 """Time limits of one try."""
 WRITES_MAX = 10
@@ -51,6 +54,10 @@ class Message(NamedTuple):
     def fence(self) -> tuple[int, int]:
         return self.order.handle, self.order.attempt
 
+    @property
+    def user(self) -> str:
+        return self.record.alert.user
+
 
 class DeliveryResult(NamedTuple):
     """Result of a try. ``over``: no further one follows, because this one succeeded or was the last."""
@@ -63,13 +70,6 @@ class DeliveryResult(NamedTuple):
     reason: str = ""
 
 
-class Begun(NamedTuple):
-    """Tries to make, and how many alerts were looked at."""
-
-    messages: list[Message]
-    looked_at: int
-
-
 class Owner(NamedTuple):
     """Facts of a user for one pass."""
 
@@ -79,15 +79,21 @@ class Owner(NamedTuple):
 
 
 def begin_deliveries(
-    store: Store, vault: Vault, *, secret: bytes, now_ms: int, chance: Callable[[], float], limit: int = ALERTS_MAX
-) -> Begun:
-    """Write the tries that are due and return them; those that another process took first are left out."""
-    desk = _Pass(store, vault, secret=secret, now_ms=now_ms, chance=chance)
-    due = store.due_alerts(now_ms=now_ms, limit=limit)
-    changed = [desk.decide(record) for record in due]
-    won = store.write_alerts(changed)
-    messages = [one for record, ours in zip(changed, won, strict=True) if ours for one in desk.messages(record)]
-    return Begun(messages, len(due))
+    store: Store,
+    vault: Vault,
+    *,
+    secret: bytes,
+    now_ms: int,
+    chance: Callable[[], float],
+    queue: TryQueue[str] | None = None,
+    places: TryPlaces = FREE,
+) -> TriesToMake[Message]:
+    """Write tries that are due, by turns of users, and return them; those that another process took are left out.
+
+    ``queue``: what earlier passes of this process remember; None: users take turns within this pass.
+    """
+    records = _Pass(store, vault, secret=secret, now_ms=now_ms, chance=chance)
+    return begin_by_turns(records, TryQueue[str]() if queue is None else queue, places, now_ms=now_ms)
 
 
 def end_deliveries(store: Store, ended: Sequence[tuple[Message, CallResult]]) -> list[DeliveryResult]:
@@ -126,7 +132,7 @@ def deliver_test(
 
 
 class _Pass:
-    """One pass over alerts that are due: it reads each user once."""
+    """One pass over alerts that are due, a ``TryRecords``: it reads each user once."""
 
     def __init__(self, store: Store, vault: Vault, *, secret: bytes, now_ms: int, chance: Callable[[], float]) -> None:
         self._store = store
@@ -136,10 +142,55 @@ class _Pass:
         self._chance = chance
         self._owners: dict[str, Owner | None] = {}
         self._woken: set[tuple[str, str]] = set()
-        self._made: dict[str, list[tuple[Delivery, Call | AppriseNote]]] = {}
+        self._decided: dict[str, AlertRecord] = {}
+        """Records with tries to begin, decided on except for these."""
 
-    def decide(self, record: AlertRecord) -> AlertRecord:
-        """Return the record after this pass, with the tries that ``messages`` returns once it is written."""
+    def due(self, after: DuePosition[str] | None) -> list[DuePosition[str]]:
+        return self._store.due_alerts(now_ms=self._now_ms, limit=PAGE, after=after)
+
+    def look(self, positions: Sequence[DuePosition[str]]) -> Waiting[str]:
+        records = self._store.alert_records([position.id for position in positions])
+        due = [one for one in records if one.next_ms is not None and one.next_ms <= self._now_ms]
+        decided = [self._decide(record) for record in sorted(due, key=_position_of)]
+        self._decided.update((after.alert.id, after) for after in decided if self._due_tries(after))
+        if without_tries := [after for after in decided if not self._due_tries(after)]:
+            self._store.write_alerts(without_tries)
+        return Waiting(
+            [
+                self._in_queue(record, self._decided[record.alert.id])
+                for record in due
+                if record.alert.id in self._decided
+            ],
+            early=any(record.alert.user == ADMINS for record in due),
+        )
+
+    def begin(self, turns: Sequence[TryTurn[str]]) -> TriesBegun[str, Message]:
+        if unread := [turn.due.position for turn in turns if turn.due.position.id not in self._decided]:
+            self.look(unread)
+        begun = [
+            self._begin(self._decided.pop(turn.due.position.id), turn.places)
+            for turn in turns
+            if turn.due.position.id in self._decided
+        ]
+        won = self._store.write_alerts([after for after, _ in begun]) if begun else []
+        ours = [one for one, written in zip(begun, won, strict=True) if written]
+        messages = [
+            Message(following(after), delivery.channel, delivery.tries, order, delivery.next_ms)
+            for after, made in ours
+            for delivery, order in made
+        ]
+        return TriesBegun(messages, [self._in_queue(after, after) for after, _ in ours if self._due_tries(after)])
+
+    def _in_queue(self, record: AlertRecord, decided: AlertRecord) -> DueTries[str]:
+        return DueTries(record.alert.user, _position_of(record), self._due_tries(decided))
+
+    def _due_tries(self, decided: AlertRecord) -> int:
+        if decided.state != "sending":
+            return 0
+        return sum(telling.is_due(one, now_ms=self._now_ms) for one in decided.deliveries)
+
+    def _decide(self, record: AlertRecord) -> AlertRecord:
+        """Return the record with all that is due now, except that its tries are still to begin."""
         if record.alert.user == ADMINS:
             return self._pass_on(record)
         owner = self._owner(record.alert)
@@ -153,36 +204,43 @@ class _Pass:
             record = telling.fan_out(record, owner.channels, now_ms=self._now_ms)
         if record.state != "sending":
             return record
-        deliveries = [self._try(record.alert, one, owner) for one in record.deliveries]
-        return telling.with_deliveries(record, tuple(deliveries))
+        return telling.with_deliveries(record, tuple(self._drop(one, owner) for one in record.deliveries))
 
-    def messages(self, record: AlertRecord) -> list[Message]:
-        """Return the tries of a record that this pass has written."""
-        written = following(record)
-        return [
-            Message(written, delivery.channel, delivery.tries, order, delivery.next_ms)
-            for delivery, order in self._made.get(record.alert.id, ())
-        ]
-
-    def _try(self, alert: Alert, delivery: Delivery, owner: Owner) -> Delivery:
-        if not telling.is_due(delivery, now_ms=self._now_ms):
-            return delivery
-        channel = owner.channels.get(delivery.channel)
-        if channel is None or delivery.tries >= TRIES_MAX:
+    def _drop(self, delivery: Delivery, owner: Owner) -> Delivery:
+        """Give up a delivery that cannot be tried."""
+        gone = delivery.channel not in owner.channels
+        if telling.is_due(delivery, now_ms=self._now_ms) and (gone or delivery.tries >= TRIES_MAX):
             # The channel is gone; or the process that made the last try died during it.
-            reason = REMOVED if channel is None else delivery.reason or "the last try was cut short"
+            reason = REMOVED if gone else delivery.reason or "the last try was cut short"
             return telling.give_up(delivery, reason, now_ms=self._now_ms)
+        return delivery
+
+    def _begin(self, record: AlertRecord, places: int) -> tuple[AlertRecord, list[tuple[Delivery, Call | AppriseNote]]]:
+        """Return the record with at most so many tries more, and these tries with what is to be sent."""
+        owner = self._owner(record.alert)
+        assert owner is not None
+        after: list[Delivery] = []
+        made: list[tuple[Delivery, Call | AppriseNote]] = []
+        for one in record.deliveries:
+            begun, order = one, None
+            if len(made) < places and telling.is_due(one, now_ms=self._now_ms):
+                begun, order = self._try(record.alert, one, owner.channels[one.channel])
+            after.append(begun)
+            if order is not None:
+                made.append((begun, order))
+        return telling.with_deliveries(record, tuple(after)), made
+
+    def _try(self, alert: Alert, delivery: Delivery, channel: Channel) -> tuple[Delivery, Call | AppriseNote | None]:
         timeout_ms = WEBHOOK_MS if channel.kind == "webhook" else NOTE_MS
         begun = telling.begin_try(delivery, now_ms=self._now_ms, timeout_ms=timeout_ms, chance=self._chance())
         try:
             url = self._vault.unseal(channel.url)
         except WrongSetting:
-            return telling.end_try(begun, ok=False, final=False, reason=UNREADABLE, now_ms=self._now_ms)
+            return telling.end_try(begun, ok=False, final=False, reason=UNREADABLE, now_ms=self._now_ms), None
         order = _order(
             alert, delivery.channel, channel.kind, url, tries=begun.tries, secret=self._secret, now_ms=self._now_ms
         )
-        self._made.setdefault(alert.id, []).append((begun, order))
-        return begun
+        return begun, order
 
     def _pass_on(self, record: AlertRecord) -> AlertRecord:
         """Give each admin an alert of their own.
@@ -280,3 +338,8 @@ def _reason(result: CallResult) -> str:
 
 def _version(record: AlertRecord) -> int:
     return record.version
+
+
+def _position_of(record: AlertRecord) -> DuePosition[str]:
+    assert record.next_ms is not None
+    return DuePosition(record.next_ms, record.alert.id)

@@ -13,12 +13,13 @@ from typing import NamedTuple
 import msgspec
 
 from paceline.core.batches.calls import Call, CallResult
-from paceline.core.jobs.values import StoredJob
+from paceline.core.jobs.values import PendingWebhook, StoredJob
 from paceline.core.jobs.webhook import SIGNATURE_HEADER, TRIES_MAX, again_ms, signature_text, signed_bytes
+from paceline.core.try_turns import PAGE, DuePosition, DueTries, TryPlaces, TryQueue, TryTurn
 from paceline.ports import Store
+from paceline.steps.tries import FREE, TriesBegun, TriesToMake, Waiting, begin_by_turns
 from paceline.steps.views.job_report import job_progress
 
-HOOKS_MAX = 50
 TIMEOUT_MS = 10_000
 
 
@@ -34,6 +35,10 @@ class WebhookTry(NamedTuple):
     @property
     def fence(self) -> tuple[int, int]:
         return self.order.handle, self.order.attempt
+
+    @property
+    def user(self) -> str:
+        return self.job.owner
 
 
 class HookEnded(NamedTuple):
@@ -57,21 +62,20 @@ def sign(secret: str, body: bytes, *, at_s: int) -> str:
 
 
 def begin_webhooks(
-    store: Store, *, secret: bytes, now_ms: int, chance: Callable[[], float], limit: int = HOOKS_MAX
-) -> list[WebhookTry]:
-    """Return the tries that this process makes; those that another process took first are left out."""
-    begun = []
-    for job, before in store.due_webhooks(now_ms=now_ms, limit=limit):
-        tries = before + 1
-        if not job.owner or tries > TRIES_MAX:
-            # Nobody is left to be told; or the process that made the last try died during it.
-            store.note_webhook(job.number, tries=before, next_ms=None)
-            continue
-        next_ms = again_ms(tries, now_ms=now_ms, timeout_ms=TIMEOUT_MS, chance=chance())
-        if store.note_webhook(job.number, tries=before, next_ms=next_ms):
-            call = _call(store, job, tries=tries, secret=secret, now_ms=now_ms)
-            begun.append(WebhookTry(job, tries, call, next_ms))
-    return begun
+    store: Store,
+    *,
+    secret: bytes,
+    now_ms: int,
+    chance: Callable[[], float],
+    queue: TryQueue[int] | None = None,
+    places: TryPlaces = FREE,
+) -> TriesToMake[WebhookTry]:
+    """Write tries that are due, by turns of users, and return them; those that another process took are left out.
+
+    ``queue``: what earlier passes of this process remember; None: users take turns within this pass.
+    """
+    records = _Pass(store, secret=secret, now_ms=now_ms, chance=chance)
+    return begin_by_turns(records, TryQueue[int]() if queue is None else queue, places, now_ms=now_ms)
 
 
 def end_webhooks(
@@ -91,6 +95,48 @@ def end_webhooks(
             store.note_webhook(hook.job.number, tries=hook.tries, next_ms=None)
         ended.append(HookEnded(hook.job, hook.tries, ok, over, "" if ok else result.reason))
     return ended
+
+
+class _Pass:
+    """One pass over webhooks that are due, a ``TryRecords``."""
+
+    def __init__(self, store: Store, *, secret: bytes, now_ms: int, chance: Callable[[], float]) -> None:
+        self._store = store
+        self._secret = secret
+        self._now_ms = now_ms
+        self._chance = chance
+        self._read: dict[int, PendingWebhook] = {}
+
+    def due(self, after: DuePosition[int] | None) -> list[DuePosition[int]]:
+        return self._store.due_webhooks(now_ms=self._now_ms, limit=PAGE, after=after)
+
+    def look(self, positions: Sequence[DuePosition[int]]) -> Waiting[int]:
+        waiting = []
+        for one in self._store.pending_webhooks([position.id for position in positions]):
+            if one.next_ms > self._now_ms:
+                continue
+            if not one.job.owner or one.tries >= TRIES_MAX:
+                # Nobody is left to be told; or the process that made the last try died during it.
+                self._store.note_webhook(one.job.number, tries=one.tries, next_ms=None)
+                continue
+            self._read[one.job.number] = one
+            waiting.append(DueTries(one.job.owner, DuePosition(one.next_ms, one.job.number)))
+        return Waiting(waiting)
+
+    def begin(self, turns: Sequence[TryTurn[int]]) -> TriesBegun[int, WebhookTry]:
+        if unread := [turn.due.position for turn in turns if turn.due.position.id not in self._read]:
+            self.look(unread)
+        due = [self._read.pop(turn.due.position.id) for turn in turns if turn.due.position.id in self._read]
+        begun = [self._begin(one) for one in due]
+        return TriesBegun([one for one in begun if one is not None], [])
+
+    def _begin(self, due: PendingWebhook) -> WebhookTry | None:
+        tries = due.tries + 1
+        next_ms = again_ms(tries, now_ms=self._now_ms, timeout_ms=TIMEOUT_MS, chance=self._chance())
+        if not self._store.note_webhook(due.job.number, tries=due.tries, next_ms=next_ms):
+            return None
+        call = _call(self._store, due.job, tries=tries, secret=self._secret, now_ms=self._now_ms)
+        return WebhookTry(due.job, tries, call, next_ms)
 
 
 def _call(store: Store, job: StoredJob, *, tries: int, secret: bytes, now_ms: int) -> Call:

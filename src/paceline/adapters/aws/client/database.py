@@ -20,6 +20,7 @@ from paceline.adapters.aws.client.items import (
     Value,
     decode_item,
     encode,
+    encode_item,
     encode_key,
     is_possible,
     key_condition,
@@ -165,7 +166,8 @@ class DynamoDatabase:
             table, asked
         )
         params |= {"Limit": size, "ScanIndexForward": not asked.get("newest_first", False)}
-        return self._walk("query", params)
+        behind = asked.get("behind")
+        return self._walk("query", params, {"ExclusiveStartKey": encode_item(behind)} if behind else None)
 
     def count(self, table: str, pk: str, *, limit: int, **bounds: Unpack[Bounds]) -> int:
         """Return how many items ``walk`` would yield, counting up to the limit."""
@@ -190,10 +192,10 @@ class DynamoDatabase:
         params |= {"IndexName": index} if index else {"ConsistentRead": True}
         return self._walk("scan", params)
 
-    def _walk(self, operation: str, params: dict[str, Any]) -> Iterator[Item]:
+    def _walk(self, operation: str, params: dict[str, Any], start: dict[str, Any] | None = None) -> Iterator[Item]:
         """Yield the items of all pages; each page begins behind the one before."""
         method = getattr(self._client, operation)
-        start: dict[str, Any] = {}
+        start = start or {}
         while True:
             answer = call(method, **params, **start)
             yield from map(decode_item, answer["Items"])

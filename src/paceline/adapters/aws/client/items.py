@@ -100,12 +100,16 @@ class Bounds(TypedDict, total=False):
 
 
 class ReadOptions(Bounds, total=False):
-    """A read of a partition. ``only``: these attributes. ``filtered``: a condition, with its ``given`` values."""
+    """A read of a partition. ``only``: these attributes. ``filtered``: a condition, with its ``given`` values.
+
+    ``behind``: begin behind the item with these keys, in the order of the index and within the bounds.
+    """
 
     only: str
     filtered: str
     given: Mapping[str, Any]
     newest_first: bool
+    behind: Mapping[str, Any]
 
 
 _COMPARED = {"first": ">=", "last": "<=", "after": ">", "before": "<"}

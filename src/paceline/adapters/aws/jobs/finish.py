@@ -20,7 +20,8 @@ from paceline.core.jobs.names import INDEX_BITS
 from paceline.core.jobs.transitions import CANCELLED
 from paceline.core.jobs.transitions import cancel as cancelled
 from paceline.core.jobs.upkeep import LEFT_BEHIND_MAX
-from paceline.core.jobs.values import StoredJob
+from paceline.core.jobs.values import PendingWebhook, StoredJob
+from paceline.core.try_turns import DuePosition
 
 PIECE = 90
 """Measurements that end in one transaction at most; it also has their job, their user's day and turn."""
@@ -135,16 +136,22 @@ def _finish(database: DynamoDatabase, item: Item, *, now_ms: int) -> Item | None
     return done.item if done.won else None
 
 
-def due_webhooks(store: JobParts, *, now_ms: int, limit: int) -> list[tuple[StoredJob, int]]:
-    if store.shard_cache.caches_indexes and store.shard_cache.first_of("hook") > now_ms:
-        return []
-    store.shard_cache.forget("hook")
-    numbers = [keys.number_in(hint) for hint in keys.hinted(store.db, "hook", until=now_ms, limit=limit)]
-    items = job_items(store.db, numbers)
-    due = [
-        items[number] for number in numbers if number in items and items[number].get("hook_ms", now_ms + 1) <= now_ms
-    ]
-    return [(job, item["hook_tries"]) for job, item in zip(stored_jobs(store.db, due), due, strict=True)]
+def due_webhooks(
+    store: JobParts, *, now_ms: int, limit: int, after: DuePosition[int] | None = None
+) -> list[DuePosition[int]]:
+    if after is None:
+        if store.shard_cache.caches_indexes and store.shard_cache.first_of("hook") > now_ms:
+            return []
+        store.shard_cache.forget("hook")
+    behind = None if after is None else (after.at_ms, keys.job_key(after.id))
+    hints = keys.due_hints(store.db, "hook", now_ms=now_ms, limit=limit, after=behind)
+    return [DuePosition(int(hint["at"]), keys.number_in(hint)) for hint in hints]
+
+
+def pending_webhooks(store: JobParts, numbers: Sequence[int]) -> list[PendingWebhook]:
+    items = [item for item in job_items(store.db, numbers).values() if item.get("hook_ms") is not None]
+    jobs = stored_jobs(store.db, items)
+    return [PendingWebhook(job, item["hook_tries"], item["hook_ms"]) for job, item in zip(jobs, items, strict=True)]
 
 
 def note_webhook(store: JobParts, number: int, *, tries: int, next_ms: int | None) -> bool:

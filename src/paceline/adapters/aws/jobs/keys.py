@@ -183,6 +183,19 @@ def hinted(
     return database.page(LEDGER, shard, limit=limit, **bounds)
 
 
+def due_hints(
+    database: DynamoDatabase, shard: str, *, now_ms: int, limit: int, after: tuple[int, DynamoKey] | None
+) -> list[Item]:
+    """Return what ``hinted`` does up to now, behind the place and key ``after``: also others at the same place."""
+    if after is None:
+        return hinted(database, shard, until=now_ms, limit=limit)
+    at_ms, key = after
+    bounds: ReadOptions = {"index": READY_INDEX, "first": at_ms, "last": now_ms}
+    if at_ms <= now_ms:
+        bounds["behind"] = {"shard": shard, "at": at_ms, "pk": key.pk, "sk": key.sk}
+    return database.page(LEDGER, shard, limit=limit, **bounds)
+
+
 def counted(database: DynamoDatabase, shard: str, *, limit: int) -> int:
     return database.count(LEDGER, shard, limit=limit, index=READY_INDEX)
 

@@ -68,5 +68,6 @@ class AwsJobStore(JobParts):
     finish_jobs = finish.finish
     pull_back_sends = upkeep.pull_back
     due_webhooks = finish.due_webhooks
+    pending_webhooks = finish.pending_webhooks
     note_webhook = finish.note_webhook
     verify_jobs = verify.verify

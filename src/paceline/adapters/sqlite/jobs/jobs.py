@@ -26,10 +26,12 @@ from paceline.core.jobs.values import (
     AtlasMeasurement,
     Budget,
     OverCredits,
+    PendingWebhook,
     StoredJob,
     StoredMeasurement,
     Submission,
 )
+from paceline.core.try_turns import DuePosition
 
 _JOB = """SELECT job.name, job.id, coalesce(user.name, ''), title, webhook, digest, job.created_ms, measurements, open,
                  done, job.failed, cancelled, reserved, settled, refunded, started_ms, cancelled_ms,
@@ -221,12 +223,30 @@ def finish(db: Connection, *, now_ms: int, limit: int) -> list[StoredJob]:
     return found
 
 
-def due_webhooks(db: Connection, *, now_ms: int, limit: int) -> list[tuple[StoredJob, int]]:
+def due_webhooks(
+    db: Connection, *, now_ms: int, limit: int, after: DuePosition[int] | None = None
+) -> list[DuePosition[int]]:
+    if after is None:
+        rows = db.execute(
+            "SELECT hook_ms, id FROM job WHERE hook_ms <= ? ORDER BY hook_ms, id LIMIT ?", (now_ms, limit)
+        )
+    else:
+        rows = db.execute(
+            """SELECT hook_ms, id FROM job WHERE hook_ms <= ? AND (hook_ms, id) > (?, ?)
+               ORDER BY hook_ms, id LIMIT ?""",
+            (now_ms, *after, limit),
+        )
+    return [DuePosition(*row) for row in rows]
+
+
+def pending_webhooks(db: Connection, numbers: Sequence[int]) -> list[PendingWebhook]:
     rows = db.execute(
-        "SELECT id, hook_tries FROM job WHERE hook_ms <= ? ORDER BY hook_ms LIMIT ?", (now_ms, limit)
+        """SELECT id, hook_tries, hook_ms FROM job
+           WHERE id IN (SELECT value FROM json_each(?)) AND hook_ms IS NOT NULL""",
+        (msgspec.json.encode(list(numbers)).decode(),),
     ).fetchall()
-    found = [(by_number(db, number), tries) for number, tries in rows]
-    return [(one, tries) for one, tries in found if one is not None]
+    found = [(by_number(db, number), tries, next_ms) for number, tries, next_ms in rows]
+    return [PendingWebhook(job, tries, next_ms) for job, tries, next_ms in found if job is not None]
 
 
 def note_webhook(db: Connection, number: int, *, tries: int, next_ms: int | None) -> bool:

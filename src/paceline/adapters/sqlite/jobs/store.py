@@ -81,5 +81,6 @@ class SqliteJobStore:
     purge_jobs = writes(upkeep.purge)
     finish_jobs = writes(jobs_sql.finish)
     pull_back_sends = writes(sends.pull_back)
-    due_webhooks = reads(jobs_sql.due_webhooks)
+    due_webhooks = peeks(jobs_sql.due_webhooks)
+    pending_webhooks = reads(jobs_sql.pending_webhooks)
     note_webhook = writes(jobs_sql.note_webhook)
