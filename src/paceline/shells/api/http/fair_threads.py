@@ -23,7 +23,7 @@ class FairThreads:
     """A few threads, shared max-min fair among the users who have work for them.
 
     A free thread goes to the user who uses the fewest, and among equals to the one who has waited longest for a turn.
-    Nobody uses more than ``each_max`` at once, so that a thread is free for whoever comes next.
+    Nobody uses more than ``each_max`` at once, so that a thread is free for the next user.
     """
 
     def __init__(self, name: str, *, threads: int, each_max: int) -> None:
