@@ -127,21 +127,25 @@ def test_checker_claims_from_its_queue() -> None:
 
 @pytest.mark.parametrize("kind", ["plain", "async"])
 def test_worker_neither_runs_nor_claims_more_than_its_concurrency(kind: str) -> None:
-    out, most, lock = 0, 0, threading.Lock()
+    out, most, lock, full = 0, 0, threading.Lock(), threading.Event()
 
     def count(change: int) -> None:
         nonlocal out, most
         with lock:
             out += change
             most = max(most, out)
+            if most >= 4:
+                full.set()  # until then nothing ends, however late a thread starts
 
     def plain(_: ClaimedRun) -> None:
         count(1)
+        full.wait(60)
         time.sleep(0.02)
         count(-1)
 
     async def asynchronous(_: ClaimedRun) -> None:
         count(1)
+        await asyncio.to_thread(full.wait, 60)
         await asyncio.sleep(0.02)
         count(-1)
 
