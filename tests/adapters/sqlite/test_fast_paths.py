@@ -1,4 +1,4 @@
-"""Claims and settlements of many runs at once decide like those that read each run."""
+"""Claims, settlements and purges of many runs at once decide like those that read each run or monitor."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from unittest.mock import patch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from paceline.adapters.sqlite.monitors import runs
+from paceline.adapters.sqlite.monitors import runs, uptime
 from paceline.adapters.sqlite.monitors.check_claims import CheckQueue
 from paceline.adapters.sqlite.store import SqliteStore
 from paceline.core.monitors.checks import HttpCheck
+from paceline.core.monitors.leases import given_up
 from paceline.core.monitors.outcome import Dead, Done, Outcome, Retry
 from paceline.core.monitors.values import Claimed, RemoveMonitor
 from paceline.core.users import UserEdit
@@ -39,6 +40,7 @@ ACTS = st.lists(
         st.tuples(st.just("remove"), st.integers(0, MONITORS - 1)),
         st.tuples(st.just("disable"), st.integers(0, 1)),
         st.tuples(st.just("wait"), st.integers(0, 1)),
+        st.tuples(st.just("purge"), st.integers(1, 9)),
     ),
     max_size=30,
 )
@@ -85,6 +87,11 @@ class Scene:
             case "disable":
                 self.disabled = not self.disabled
                 return self.store.edit_user(owner, UserEdit(disabled=self.disabled))
+            case "purge":
+                # Open runs do not expire, so that some runs of a monitor end before earlier ones.
+                return self.store.purge(
+                    settled_before_ms=self.now_ms + 1, due_before_ms=0, now_ms=self.now_ms, limit=number
+                )
             case "wait":
                 self.now_ms += LEASE_MS + 1 if number else MINUTE_MS // 60
         return None
@@ -94,6 +101,8 @@ class Scene:
             return [
                 db.execute("SELECT * FROM open ORDER BY handle").fetchall(),
                 db.execute("SELECT * FROM outcome ORDER BY handle").fetchall(),
+                db.execute("SELECT handle FROM run ORDER BY handle").fetchall(),
+                db.execute("SELECT * FROM uptime ORDER BY generation").fetchall(),
                 db.execute("SELECT id, tail, position, out, ended FROM lane ORDER BY id").fetchall(),
             ]
 
@@ -104,6 +113,7 @@ def one_by_one() -> Iterator[None]:
     with (
         patch.object(CheckQueue, "_lease_plain", lambda *_: None),
         patch.object(runs, "_close_all", lambda *_: False),
+        patch.object(uptime, "_fold_whole", lambda _, unfolded: list(unfolded)),
     ):
         yield
 
@@ -112,7 +122,9 @@ def one_by_one() -> Iterator[None]:
 @given(ACTS)
 @example([("run", 0), ("claim", 9), ("settle", 4), ("edit", 0), ("run", 0), ("claim", 9)])
 @example([("run", 0), ("claim", 9), ("wait", 1), ("claim", 9), ("settle", 9), ("settle", 4)])
-def test_fast_paths_of_claim_and_settle_decide_as_the_slow_ones(acts: list[tuple[str, int]]) -> None:
+@example([("run", 0), ("run", 0), ("claim", 9), ("settle", 3), ("run", 0), ("claim", 9), ("settle", 9), ("purge", 9)])
+@example([("run", 0), ("claim", 4), ("settle", 4), ("purge", 2), ("run", 0), ("claim", 9), ("settle", 9), ("purge", 9)])
+def test_fast_paths_of_claim_settle_and_purge_decide_as_the_slow_ones(acts: list[tuple[str, int]]) -> None:
     fast, slow = Scene(), Scene()
     for name, number in acts:
         answer = fast.act(name, number)
@@ -122,3 +134,18 @@ def test_fast_paths_of_claim_and_settle_decide_as_the_slow_ones(acts: list[tuple
     for scene in (fast, slow):
         assert scene.store.verify() == []
         scene.store.close()
+
+
+def test_run_that_ended_before_an_earlier_one_is_folded_only_after_that() -> None:
+    scene = Scene()
+    scene.act("run", 0)
+    scene.act("run", 0)
+    with scene.store._db.write() as db:
+        query = "SELECT handle FROM run WHERE generation = (SELECT min(generation) FROM run) ORDER BY counter"
+        first, later = [row[0] for row in db.execute(query)]
+        runs.record_outcomes(db, [given_up(later, "skipped", now_ms=T0_MS)])
+        assert uptime.fold_before_delete(db, [later]) == []
+        runs.record_outcomes(db, [given_up(first, "late", now_ms=T0_MS)])
+        assert uptime.fold_before_delete(db, [later]) == [later]
+        assert db.execute("SELECT counter FROM uptime").fetchall() == [(1,)]
+    scene.store.close()

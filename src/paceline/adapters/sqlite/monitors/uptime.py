@@ -6,7 +6,8 @@ either by the pass that follows the queues or by the purge that is about to dele
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from paceline.adapters.sqlite.database import Connection
 from paceline.adapters.sqlite.keys import LANE_BITS
@@ -78,27 +79,66 @@ def _whose_turn(db: Connection, lane: int, after: int, until: int, *, limit: int
 
 
 def fold_before_delete(db: Connection, handles: Sequence[int]) -> list[int]:
-    """Fold runs that are about to be deleted.
+    """Fold runs that have ended and are about to be deleted.
 
     Return those that may be deleted: folded, or of a monitor that is gone.
     """
     rows = db.execute(
-        """SELECT run.handle, run.generation, run.counter, monitor.generation, coalesce(uptime.counter, -1)
-           FROM run LEFT JOIN monitor ON monitor.generation = run.generation
+        """SELECT run.handle, run.generation, monitor.generation, coalesce(uptime.counter, -1),
+                  run.counter, run.due_ms, state, ended_ms, latency_ms, reason
+           FROM run JOIN outcome USING (handle) LEFT JOIN monitor ON monitor.generation = run.generation
                 LEFT JOIN uptime ON uptime.generation = run.generation
            WHERE run.handle IN carray(?)""",
         (integers(handles),),
     ).fetchall()
-    newest: dict[int, tuple[int, int]] = {}
-    for handle, generation, counter, exists, folded in rows:
-        if exists is not None and counter > folded:
-            newest[generation] = max(newest.get(generation, (-1, 0)), (counter, handle))
-    if not newest:
+    unfolded: dict[int, list[_Unfolded]] = {}
+    for handle, generation, exists, folded, *run in rows:
+        if exists is not None and run[0] > folded:
+            unfolded.setdefault(generation, []).append(_Unfolded(tuple(run), folded, handle))
+    if not unfolded:
         return list(handles)
-    for generation, (_, handle) in newest.items():
-        _fold_back(db, generation, handle)
-    reached = _counters(db, newest)
-    return sorted(row[0] for row in rows if row[1] not in newest or row[2] <= reached.get(row[1], -1))
+    for generation in _fold_whole(db, unfolded):
+        _fold_back(db, generation, max(unfolded[generation]).handle)
+    reached = _counters(db, unfolded)
+    return sorted(row[0] for row in rows if row[1] not in unfolded or row[4] <= reached.get(row[1], -1))
+
+
+class _Unfolded(NamedTuple):
+    """A run that has ended and is not folded."""
+
+    run: EndedRow
+    folded: int
+    """Counter of the last run of its monitor that is folded."""
+    handle: int
+
+
+def _fold_whole(db: Connection, unfolded: Mapping[int, list[_Unfolded]]) -> list[int]:
+    """Fold the monitors of which all runs from the first unfolded one on are given. Return the others.
+
+    Fast path of ``_fold_back``, which reads the runs of each monitor by themselves.
+    """
+    whole: dict[int, list[_Unfolded]] = {}
+    others: list[int] = []
+    for generation, runs in unfolded.items():
+        runs.sort()
+        if runs[-1].run[0] - runs[0].folded == len(runs):
+            whole[generation] = runs
+        else:
+            others.append(generation)
+    stored = dict(
+        db.execute("SELECT generation, rollup FROM uptime WHERE generation IN carray(?)", (integers(whole),)).fetchall()
+    )
+    rollups = []
+    for generation, runs in whole.items():
+        before = decode_rollup(stored[generation]) if generation in stored else Rollup()
+        after = fold(before, [one.run for one in runs])
+        rollups.append((generation, after.counter, encode_rollup(after)))
+    db.executemany(
+        """INSERT INTO uptime (generation, counter, rollup) VALUES (?, ?, ?)
+           ON CONFLICT (generation) DO UPDATE SET counter = excluded.counter, rollup = excluded.rollup""",
+        rollups,
+    )
+    return others
 
 
 def uptimes(db: Connection, cadences: Cadences, monitors: Sequence[Monitor], *, now_ms: int) -> list[Rollup]:
